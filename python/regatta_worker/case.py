@@ -351,6 +351,8 @@ class CaseWorker(Generic[CaseType]):
             run, made = self.replayed(case) if graph else (case.call, 1)
             results = None
             for _ in range(calls // made):
+                # As between samples: the memory of the last results is the next ones'.
+                results = None
                 results = run()
                 if self.gpu is None:
                     self.wait(results)

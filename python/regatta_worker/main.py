@@ -18,7 +18,7 @@ from typing import cast
 from regatta_worker import libraries
 from regatta_worker.callables import load as callables
 from regatta_worker.forking import fork_workers
-from regatta_worker.protocol.channel import Absent, Worker
+from regatta_worker.protocol.channel import Absent, Failed, Worker
 from regatta_worker.protocol.refusals import absence
 from regatta_worker.serving import Session, installed, loaded, open_descriptors, serve
 
@@ -44,6 +44,15 @@ def open_worker(library: str, rank: int | None = None) -> Worker:
         raise Absent(absence(what, error, lacking.partition(".")[0])) from error
 
 
+def open_reference(file: str, function: str) -> Worker:
+    """The reference of an operator; NumPy is imported here and not before."""
+    try:
+        module = importlib.import_module("regatta_worker.callables.operators.reference")
+    except ModuleNotFoundError as error:
+        raise Failed(f"a reference needs NumPy: {sys.executable} has no `{error.name}`") from error
+    return cast("Worker", module.open_reference(file, function))
+
+
 def load(library: str) -> None:
     """Imports a library, and makes no worker of it, which would look for a device."""
     module = importlib.import_module(f"regatta_worker.libraries.{library}")
@@ -57,8 +66,9 @@ def main() -> None:
     served = parser.add_mutually_exclusive_group(required=True)
     served.add_argument("--library", choices=names())
     served.add_argument("--file", help="a file of functions")
+    served.add_argument("--reference", help="a file with the reference of an operator")
     served.add_argument("-m", dest="module", help="a module of functions")
-    parser.add_argument("--function", help="the one function; else each that begins with q, k, v")
+    parser.add_argument("--function", help="the one function; else each public one")
     parser.add_argument("--name", default="mine", help="what the worker of functions is called")
     parser.add_argument("--rank", type=int, help="one rank of a library of several processes")
     parser.add_argument(
@@ -71,6 +81,9 @@ def main() -> None:
         name: str = asked.library
         loading = functools.partial(load, name)
         opening = functools.partial(open_worker, name, asked.rank)
+    elif asked.reference:
+        name, loading = asked.name, functools.partial(load, "")
+        opening = functools.partial(open_reference, asked.reference, asked.function)
     else:
         target = callables.Target(asked.name, asked.file, asked.module, asked.function)
         name = target.name

@@ -96,6 +96,9 @@ class Session:
             case "peak":
                 peak = self._optional("peak", "measures no peak")
                 return {"type": "peak", **peak(tuple(required(request, "dtypes")))}
+            case "compare":
+                compare = self._optional("compare", "serves no reference")
+                return {"type": "compared", **compare(request)}
             case "release":
                 self._ready().release()
                 return {"type": "released", "files": loaded()}

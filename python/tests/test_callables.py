@@ -183,7 +183,8 @@ def test_functions_of_a_file(arrays: str, tmp_path: Path) -> None:
     assert arrays in hello["versions"]
     if arrays == "numpy":
         variants = {variant["name"]: variant for variant in hello["variants"]}
-        assert list(variants) == ["attention", "gradients", "twice", "nothing", "turned", "wide"]
+        named = ["attention", "gradients", "twice", "nothing", "turned", "wide"]
+        assert list(variants)[: len(named)] == named
         attention = variants["attention"]
         assert attention["summary"] == "Attention as it is written on a board."
         assert attention["directions"] == ["forward"]
@@ -207,13 +208,11 @@ def test_functions_of_a_file(arrays: str, tmp_path: Path) -> None:
     [
         ("does not exist", "bench.py", None, None),
         ("has no function `f`; there are g", "bench.py", "def g(x): pass\n", "f"),
-        ("no public function that begins with the parameters q", "bench.py", "x = 1\n", None),
+        ("no public function that can be called", "bench.py", "x = 1\n", None),
         ("cannot be imported: line 2: ZeroDivisionError", "bench.py", "x = 1\ny = x / 0\n", None),
         ("bench.py:1: SyntaxError", "bench.py", "def f(:\n", None),
         ("-m pip install no_such_thing`", "bench.py", "import no_such_thing\n", None),
         ('behind `if __name__ == "__main__":`', "bench.py", "import sys\nsys.exit(3)\n", None),
-        ("called with q, k and v in their places", "bench.py", "def f(q, k): pass\n", "f"),
-        ("`scale` without a default", "bench.py", "def f(q, k, v, scale): pass\n", "f"),
         ("f is not a function", "bench.py", "f = 3\n", "f"),
         ("it would hide from all that import it", "numpy.py", "x = 1\n", None),
     ],
@@ -252,8 +251,8 @@ def test_whose_arrays_functions_take() -> None:
     assert cupy.framework == "cupy", "although it is not there"
     attention.__annotations__["q"] = "'jax.Array'"
     jax = read("bench.py:jax", attention)
-    assert framework({"jax": jax}) == "jax"
+    assert framework([jax]) == "jax"
     attention.__annotations__["q"] = "Tensor"
     assert read("bench.py:attention", attention).framework is None
     with pytest.raises(Failed, match="jax takes jax and bench.py:cupy takes cupy"):
-        framework({"jax": jax, "cupy": cupy})
+        framework([jax, cupy])

@@ -24,7 +24,7 @@ use regatta_measure::machine::{fingerprint, worker_record};
 use regatta_measure::{tracing, verify};
 use regatta_report::history::Shown;
 use regatta_report::{self as report, Format, Report};
-use regatta_worker::attention::{Case, Params, Problem, work};
+use regatta_worker::attention::{Attention, Case, Params, work};
 use regatta_worker::protocol::{Cache, Device, Measure, Reply, ReplyBody};
 use regatta_worker::units::Bytes;
 
@@ -122,9 +122,10 @@ fn case_id(_: &Path, data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Ok(case) = text.parse::<Case>() {
         reads_back(&case);
-        let problem = &case.problem;
-        assert!(work::flops(problem) >= 0.0 && work::bytes(problem) > 0.0);
-        assert!(work::memory_bytes(problem, true) >= work::memory_bytes(problem, false));
+        if let Ok(problem) = case.problem.attention() {
+            assert!(work::flops(problem) >= 0.0 && work::bytes(problem) > 0.0);
+            assert!(work::memory_bytes(problem, true) >= work::memory_bytes(problem, false));
+        }
     }
 }
 
@@ -197,7 +198,12 @@ fn reply(_: &Path, data: &[u8]) {
                 cache: Cache::Cold,
                 ..Measure::default()
             };
-            let _ = verify::samples(&Problem::new(64, 64), &device, &asked, &measured);
+            let _ = verify::samples(
+                &(&Attention::new(64, 64)).into(),
+                &device,
+                &asked,
+                &measured,
+            );
         }
         ReplyBody::Census(census) => {
             if let Some(activity) = &census.activity {
@@ -257,7 +263,7 @@ fn contract(folder: &Path, data: &[u8]) {
         "s128,d64",
         "b2,h8,kv2,s9,sk5,d8,dv4,causal-br,bhsd,f16,both",
     ] {
-        let problem: Problem = text.parse().expect("a problem");
+        let problem: Attention = text.parse().expect("a problem");
         let limits = Limits {
             capability: (9, 0),
             sms: 132,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use regatta_worker::attention::Problem;
+use regatta_worker::attention::Attention;
 use regatta_worker::attention::inputs::probe_indices;
 use regatta_worker::attention::reference::whole;
 use regatta_worker::attention::tolerance::results;
@@ -12,7 +12,7 @@ use regatta_worker::serve::Refusal;
 /// The right results of a problem, by name.
 pub type Tensors = BTreeMap<&'static str, Vec<f64>>;
 
-pub fn tensors(problem: &Problem, seed: u64) -> Result<Tensors, Refusal> {
+pub fn tensors(problem: &Attention, seed: u64) -> Result<Tensors, Refusal> {
     let too_large = |error| Refusal::Failed(format!("{error}"));
     whole(problem, seed).map_err(too_large)
 }
@@ -25,7 +25,7 @@ pub struct Answered {
 
 /// Answers with the right results times a factor; `error` of each by its name.
 pub fn answered(
-    problem: &Problem,
+    problem: &Attention,
     tensors: &Tensors,
     factor: f64,
     error: impl Fn(&str) -> Option<f64>,
@@ -61,24 +61,25 @@ pub fn mistake(variant: &str) -> (f64, Option<f64>) {
 /// The check of the last timed call, on the inputs of the next seed.
 pub fn checked(case: &Prepare) -> Result<Checked, Refusal> {
     let seed = case.seed.wrapping_add(1);
-    let right = tensors(&case.problem, seed)?;
+    let problem = case.attention().map_err(Refusal::Unsupported)?;
+    let right = tensors(problem, seed)?;
     let (factor, error) = mistake(&case.variant);
     let Answered { errors, probes } = match case.variant.as_str() {
         "stale" => {
-            let first = tensors(&case.problem, case.seed)?;
+            let first = tensors(problem, case.seed)?;
             let error = |name: &str| {
                 let pairs = first[name].iter().zip(&right[name]);
                 let off: f64 = pairs.map(|(a, b)| (a - b).powi(2)).sum();
                 let norm: f64 = right[name].iter().map(|b| b * b).sum();
                 Some((off / norm).sqrt())
             };
-            answered(&case.problem, &first, factor, error)
+            answered(problem, &first, factor, error)
         }
         "stale-lying" => {
-            let first = tensors(&case.problem, case.seed)?;
-            answered(&case.problem, &first, factor, |_| error)
+            let first = tensors(problem, case.seed)?;
+            answered(problem, &first, factor, |_| error)
         }
-        _ => answered(&case.problem, &right, factor, |_| error),
+        _ => answered(problem, &right, factor, |_| error),
     };
     Ok(Checked {
         seed,

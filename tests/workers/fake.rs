@@ -260,6 +260,7 @@ impl Worker for Fake {
                     dtypes: Dtype::ALL.to_vec(),
                     directions: Direction::ALL.to_vec(),
                     projections: Vec::new(),
+                    arguments: None,
                     parameters: [
                         ("num_splits_key", Parameter::Integer),
                         ("slower_percent", Parameter::Integer),
@@ -313,9 +314,10 @@ impl Worker for Fake {
             }
             _ => {}
         }
-        let right = tensors(&request.problem, request.seed)?;
+        let problem = request.attention().map_err(Refusal::Unsupported)?;
+        let right = tensors(problem, request.seed)?;
         let (factor, error) = mistake(&request.variant);
-        let Answered { errors, probes } = answered(&request.problem, &right, factor, |_| error);
+        let Answered { errors, probes } = answered(problem, &right, factor, |_| error);
         let splits = splits(request) as i64;
         let chosen = tuner::chosen(request, self.tuner.as_deref(), self.state.as_deref())?;
         let own = [("num_splits_key".to_owned(), ParamValue::Int(splits))].into_iter();
@@ -358,7 +360,8 @@ impl Worker for Fake {
                 ParamValue::Int(percent) => 1.0 + percent as f64 / 100.0,
                 ParamValue::Word(_) => 1.0,
             };
-        let base = (1e4 + work::flops(&case.problem) * 1e-2) * slower / splits(&case) as f64;
+        let base = (1e4 + case.attention().map_or(0.0, work::flops) * 1e-2) * slower
+            / splits(&case) as f64;
         let base = base
             * match case.variant.as_str() {
                 "slow" => 2.0,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::kernel::{CallBuffers, CpuKernel, Geometry, Tally};
 use super::tensors::OutOfMemory;
-use regatta_worker::attention::{Direction, Layout, ParamValue, Problem, work};
+use regatta_worker::attention::{Attention, Direction, Layout, ParamValue, work};
 use regatta_worker::machine::Structure;
 use regatta_worker::on_processor::{ProcessorCase, available_memory, timing};
 use regatta_worker::protocol::Prepare;
@@ -19,7 +19,7 @@ pub type MakeKernel = fn(&Prepare, Geometry) -> Box<dyn CpuKernel>;
 
 /// A case made ready.
 pub struct CpuCase {
-    problem: Problem,
+    problem: Attention,
     /// The seed of the first set of inputs; set `n` has this one and `n`.
     seed: u64,
     kernel: Box<dyn CpuKernel>,
@@ -34,7 +34,7 @@ impl CpuCase {
     /// # Errors
     /// When it does not fit into memory.
     pub fn new(request: &Prepare, kernel: MakeKernel) -> Result<CpuCase, Refusal> {
-        let problem = request.problem.clone();
+        let problem = request.attention().map_err(Refusal::Unsupported)?.clone();
         if problem.layout != Layout::Bshd {
             let (variant, layout) = (&request.variant, problem.layout);
             let why = format!("cpu/{variant} takes the layout bshd, not {layout}");

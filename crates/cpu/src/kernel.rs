@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::tensors::{HostTensor, OutOfMemory, Span, spans};
 use regatta_worker::attention::inputs::Tensor;
-use regatta_worker::attention::{Dtype, Mask, ParamValue, Problem};
+use regatta_worker::attention::{Attention, Dtype, Mask, ParamValue};
 use regatta_worker::on_processor::fill;
 
 /// One implementation on one problem.
@@ -91,7 +91,7 @@ impl CallBuffers {
     ///
     /// # Errors
     /// When they do not fit into memory.
-    pub fn new(problem: &Problem, shape: &Geometry) -> Result<CallBuffers, OutOfMemory> {
+    pub fn new(problem: &Attention, shape: &Geometry) -> Result<CallBuffers, OutOfMemory> {
         let empty = spans(std::iter::empty());
         let (q_rows, k_rows) = (&shape.queries, &shape.keys);
         let (q_gradient, k_gradient) = if problem.direction.has_backward() {
@@ -157,7 +157,7 @@ pub struct Geometry {
 
 impl Geometry {
     /// The geometry of a problem.
-    pub fn new(problem: &Problem) -> Geometry {
+    pub fn new(problem: &Attention) -> Geometry {
         let sequences = problem.sequences();
         Geometry {
             queries: spans(sequences.iter().map(|lengths| lengths.0)),

@@ -60,7 +60,8 @@ pub fn worker() -> OnProcessor {
                     ParamValue::Int(splits) => Some(splits),
                     ParamValue::Word(_) => None,
                 };
-                let has_backward = request.problem.direction.has_backward();
+                let attention = request.attention();
+                let has_backward = attention.is_ok_and(|one| one.direction.has_backward());
                 Box::new(SplitKey::new(shape, asked, has_backward))
             },
         ),

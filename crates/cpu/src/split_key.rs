@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn splits_cover_the_keys_once() {
         for (seq_k, asked) in [(1, 9), (64, 2), (200, 3), (1000, 16), (1000, 7)] {
-            let problem = regatta_worker::attention::Problem::new(seq_k, 4);
+            let problem = regatta_worker::attention::Attention::new(seq_k, 4);
             let kernel = SplitKey::new(Geometry::new(&problem), Some(asked), false);
             let mut end = 0;
             for range in kernel.ranges(seq_k as usize) {

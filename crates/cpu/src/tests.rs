@@ -6,16 +6,18 @@ use super::flash::Flash;
 use super::kernel::{CpuKernel, GradientTensors, Operands, SavedTensors, Tally};
 use super::{variant, worker};
 use regatta_worker::attention::{
-    Align, Direction, Mask, ParamValue, Params, Problem, Varlen, tolerance,
+    Align, Attention, Direction, Mask, ParamValue, Params, Varlen, tolerance,
 };
 use regatta_worker::on_processor::OnProcessor;
 use regatta_worker::protocol::{Cache, Measure, Prepare, Prepared};
 use regatta_worker::serve::{Refusal, Worker};
 
-fn request(variant: &str, problem: Problem, params: &[(&str, &str)]) -> Prepare {
+fn request(variant: &str, problem: Attention, params: &[(&str, &str)]) -> Prepare {
     let mut request = Prepare {
         variant: variant.to_owned(),
-        problem,
+        problem: problem.into(),
+        operands: None,
+        results: None,
         params: Params::default(),
         seed: 42,
         counters: Vec::new(),
@@ -28,7 +30,7 @@ fn request(variant: &str, problem: Problem, params: &[(&str, &str)]) -> Prepare 
     request
 }
 
-fn verdict(problem: &Problem, prepared: &Prepared) -> Result<(), String> {
+fn verdict(problem: &Attention, prepared: &Prepared) -> Result<(), String> {
     let results = tolerance::results(problem.direction);
     assert_eq!(prepared.errors.len(), results.len());
     for (name, direction) in results {
@@ -54,7 +56,7 @@ fn length() -> impl Strategy<Value = u32> {
     prop_oneof![1u32..20, 60u32..70, 120u32..140, 250u32..300]
 }
 
-fn problem() -> impl Strategy<Value = Problem> {
+fn problem() -> impl Strategy<Value = Attention> {
     (
         (1u32..3, 1u32..4, 1u32..3, any::<bool>()),
         prop::collection::vec((length(), length()), 1..4),
@@ -64,7 +66,7 @@ fn problem() -> impl Strategy<Value = Problem> {
     )
         .prop_map(|(sizes, lengths, dims, mask, direction)| {
             let (batch, group, kv_heads, ragged) = sizes;
-            let mut problem = Problem {
+            let mut problem = Attention {
                 batch,
                 heads: group * kv_heads,
                 kv_heads,
@@ -73,7 +75,7 @@ fn problem() -> impl Strategy<Value = Problem> {
                 head_dim_v: dims.1,
                 mask,
                 direction,
-                ..Problem::new(1, dims.0)
+                ..Attention::new(1, dims.0)
             };
             if ragged {
                 problem.batch = lengths.len() as u32;
@@ -111,7 +113,7 @@ proptest! {
 
 #[test]
 fn where_every_query_sees_one_key_the_gradient_is_zero() {
-    let problem: Problem = "s70,d16,window-0-0,both".parse().unwrap();
+    let problem: Attention = "s70,d16,window-0-0,both".parse().unwrap();
     for variant in ["naive", "flash", "split-key"] {
         let prepared = worker()
             .prepare(&request(variant, problem.clone(), &[]))
@@ -124,7 +126,7 @@ fn where_every_query_sees_one_key_the_gradient_is_zero() {
 fn the_split_that_was_asked_for_is_reported() {
     let mut worker = worker();
     for (asked, effective) in [("-1", 1), ("3", 3), ("1000", 4)] {
-        let problem: Problem = "s200,d8,bwd".parse().unwrap();
+        let problem: Attention = "s200,d8,bwd".parse().unwrap();
         let params = [("num_splits_key", asked)];
         let prepared = worker
             .prepare(&request("split-key", problem, &params))
@@ -144,7 +146,7 @@ fn the_split_that_was_asked_for_is_reported() {
 #[test]
 fn what_cannot_be_served_is_refused_with_the_reason() {
     let mut worker = worker();
-    let mut refuse = |variant: &str, problem: Problem, params: &[(&str, &str)]| {
+    let mut refuse = |variant: &str, problem: Attention, params: &[(&str, &str)]| {
         worker
             .prepare(&request(variant, problem, params))
             .unwrap_err()
@@ -184,8 +186,8 @@ fn the_last_timed_call_is_checked_on_inputs_of_its_own() {
         "h1,s40,sk90,d8,causal-br",
     ] {
         for direction in Direction::ALL {
-            let problem: Problem = id.parse().unwrap();
-            let problem = Problem {
+            let problem: Attention = id.parse().unwrap();
+            let problem = Attention {
                 direction,
                 ..problem
             };
@@ -252,9 +254,9 @@ fn a_result_that_was_kept_is_seen_after_timing() {
     });
     let mut worker = OnProcessor::new("cpu", "1", vec![stale]);
     for direction in Direction::ALL {
-        let problem = Problem {
+        let problem = Attention {
             direction,
-            ..Problem::new(40, 16)
+            ..Attention::new(40, 16)
         };
         let request = Prepare {
             input_sets: 3,

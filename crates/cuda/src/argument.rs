@@ -7,7 +7,7 @@ use std::any::Any;
 use std::ffi::c_void;
 
 use cudarc::driver::sys::{self, CUresult};
-use regatta_worker::attention::{Align, Dtype, Layout, Problem};
+use regatta_worker::attention::{Align, Attention, Dtype, Layout};
 
 use super::error::{CudaError, checked};
 use super::plan::{Given, Pointer};
@@ -39,7 +39,7 @@ impl DeviceTensor {
     }
 }
 
-/// `Problem` of `problem.cuh`, field by field.
+/// `Attention` of `problem.cuh`, field by field.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeviceProblem {
@@ -64,7 +64,7 @@ pub struct DeviceProblem {
 impl DeviceProblem {
     /// Sizes, strides, mask and scale; no tensor has an address yet. Sizes are below 2²⁹
     /// (`plan` refuses more).
-    pub fn sized(problem: &Problem, num_splits: u32) -> DeviceProblem {
+    pub fn sized(problem: &Attention, num_splits: u32) -> DeviceProblem {
         let p = problem;
         let side = |keys: Option<u32>| keys.map_or(-1, |keys| keys.min(1 << 29) as i32);
         DeviceProblem {
@@ -272,7 +272,7 @@ mod tests {
             "s7,d8,window-2-1",
             "s4,sk6,d8",
         ] {
-            let Ok(problem) = text.parse::<Problem>() else {
+            let Ok(problem) = text.parse::<Attention>() else {
                 panic!("{text}");
             };
             let (low, high) = DeviceProblem::sized(&problem, 1).band();

@@ -10,13 +10,13 @@ use super::driver::{CudaDevice, LoadedKernel, Memory, NAN_IN_EVERY_TYPE};
 use super::error::CudaError;
 use super::plan::{Given, Plan, PlannedLaunch, Pointer};
 use regatta_core::machine::{Launch, Structure};
-use regatta_worker::attention::{Direction, Problem};
+use regatta_worker::attention::{Attention, Direction};
 use regatta_worker::units::Nanoseconds;
 
 /// A case made ready: memory, inputs, and launches with everything bound.
 pub struct CudaCase {
     /// The problem that is computed.
-    pub problem: Problem,
+    pub problem: Attention,
     /// The launches.
     pub plan: Plan,
     /// The problem as it is passed to kernels.
@@ -60,7 +60,7 @@ impl BoundLaunch {
 }
 
 /// Bytes of device memory that a case takes: tensors, statistics and workspace.
-pub fn bytes(problem: &Problem, plan: &Plan) -> u64 {
+pub fn bytes(problem: &Attention, plan: &Plan) -> u64 {
     let there = Pointer::ALL
         .into_iter()
         .filter(|pointer| pointer.is_of(problem));
@@ -74,7 +74,11 @@ impl CudaCase {
     ///
     /// # Errors
     /// When memory is short.
-    pub fn new(device: &CudaDevice, problem: &Problem, plan: Plan) -> Result<CudaCase, CudaError> {
+    pub fn new(
+        device: &CudaDevice,
+        problem: &Attention,
+        plan: Plan,
+    ) -> Result<CudaCase, CudaError> {
         let p = problem;
         let mut figures = DeviceProblem::sized(p, plan.num_splits);
         let mut memory = Vec::new();

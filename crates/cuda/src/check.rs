@@ -16,7 +16,7 @@ use super::reference::{Extent, Reference, View, address};
 use crate::plan::Pointer;
 use regatta_worker::attention::inputs::{Tensor, drawn, probe_indices};
 use regatta_worker::attention::tolerance::ErrorSums;
-use regatta_worker::attention::{Dtype, Layout, Problem};
+use regatta_worker::attention::{Attention, Dtype, Layout};
 use regatta_worker::protocol::{Checked, PROBES, TensorError};
 
 /// Blocks of `difference`, which share a tensor's elements.
@@ -36,7 +36,7 @@ struct ResultTensor {
 
 impl ResultTensor {
     /// The part of it that a view has.
-    fn part(&self, p: &Problem, view: View) -> ResultTensor {
+    fn part(&self, p: &Attention, view: View) -> ResultTensor {
         ResultTensor {
             of: self.of,
             tensor: view.tensor(p, &self.tensor, self.of.heads()),
@@ -199,7 +199,7 @@ impl CopiedCall {
     pub fn check(
         &self,
         device: &mut CudaDevice,
-        problem: &Problem,
+        problem: &Attention,
         reference: &Reference,
         checked: &mut Checked,
     ) -> Result<(), CudaError> {
@@ -217,7 +217,7 @@ impl CopiedCall {
 
 /// Parts of a plane without a gap: bytes of each, how many there are, and bytes from one start to
 /// the next.
-fn runs(plane: &ResultTensor, p: &Problem) -> [u64; 3] {
+fn runs(plane: &ResultTensor, p: &Attention) -> [u64; 3] {
     let [_, seq, heads, dim] = plane.shape.map(u64::from);
     let (length, count, step) = match p.layout {
         Layout::Bshd => (heads * dim, seq, plane.tensor.seq),
@@ -230,7 +230,7 @@ fn runs(plane: &ResultTensor, p: &Problem) -> [u64; 3] {
 /// The sums over one part of a result.
 fn difference(
     device: &mut CudaDevice,
-    problem: &Problem,
+    problem: &Attention,
     result: &ResultTensor,
     reference: u64,
     partials: &mut Memory,
@@ -253,7 +253,7 @@ fn difference(
 /// zeros: they count what is not finite.
 fn all_finite(
     device: &mut CudaDevice,
-    p: &Problem,
+    p: &Attention,
     result: &ResultTensor,
     partials: &mut Memory,
 ) -> Result<bool, CudaError> {
@@ -273,7 +273,7 @@ fn all_finite(
 }
 
 /// Bytes that looking for elements that are not finite takes.
-pub fn finite_bytes(p: &Problem) -> u64 {
+pub fn finite_bytes(p: &Attention) -> u64 {
     let small = View::eighths(p).into_iter().map(|view| {
         let small = view.problem(p);
         let tensors = [Pointer::Q, Pointer::K, Pointer::V, Pointer::Out];
@@ -371,7 +371,7 @@ mod tests {
             "s3,d4",
             "s3,d4,bhsd",
         ] {
-            let p: Problem = id.parse().unwrap();
+            let p: Attention = id.parse().unwrap();
             for plane in 0..(p.batch * p.kv_heads) as usize {
                 for pointer in [Pointer::Out, Pointer::Dk] {
                     let shape = pointer.shape(&p);

@@ -14,7 +14,9 @@ use crate::argument::DeviceProblem;
 use crate::expression::{Argument, Expression, ProblemFigures, is_taken};
 use crate::plan::{BlockShape, Limits, PlannedLaunch};
 use regatta_core::input;
-use regatta_worker::attention::{Direction, Dtype, Layout, Mask, Problem, is_name, parameter_name};
+use regatta_worker::attention::{
+    Attention, Direction, Dtype, Layout, Mask, is_name, parameter_name,
+};
 use regatta_worker::serve::Refusal;
 
 /// The file.
@@ -326,7 +328,7 @@ impl ContractVariant {
     pub fn effective(
         &self,
         asked: impl Fn(&str) -> Option<i64>,
-        problem: &Problem,
+        problem: &Attention,
         limits: Limits,
     ) -> Result<Numbers, String> {
         let figures = ProblemFigures::new(problem, limits, &Numbers::new());
@@ -381,7 +383,7 @@ impl ContractLaunch {
     ///
     /// # Errors
     /// The size that it is compiled for.
-    fn with_tile(&self, problem: &Problem, parameters: &Numbers) -> Result<Numbers, String> {
+    fn with_tile(&self, problem: &Attention, parameters: &Numbers) -> Result<Numbers, String> {
         let widest = i64::from(problem.head_dim.max(problem.head_dim_v));
         let dims = self.tiles.iter().filter_map(|tile| tile.get("head_dim"));
         let held = dims.clone().filter(|dim| **dim >= widest).min();
@@ -418,7 +420,7 @@ impl ContractLaunch {
     /// without a value, by its key.
     pub fn planned(
         &self,
-        problem: &Problem,
+        problem: &Attention,
         limits: Limits,
         parameters: &Numbers,
     ) -> Result<PlannedLaunch, Refusal> {

@@ -6,7 +6,7 @@ use std::ffi::{CString, c_int, c_uint};
 
 use cudarc::driver::result;
 use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute, CUresult};
-use regatta_worker::attention::Problem;
+use regatta_worker::attention::Attention;
 
 use super::argument::ArgumentList;
 use super::contract::{Numbers, ours};
@@ -464,7 +464,7 @@ impl Drop for Graph {
 pub fn launch<T: Copy + 'static>(
     device: &mut CudaDevice,
     check: &str,
-    problem: &Problem,
+    problem: &Attention,
     argument: T,
     second: Option<ReferencePointers>,
 ) -> Result<(), CudaError> {

@@ -1,65 +1,20 @@
 //! Formulas of a launch contract: whole numbers that follow from a problem, such as
 //! `ceil_div(seq_q, 64) * heads`, conditions on them, and arguments of kernels.
 //!
-//! The language is minijinja's, of which arithmetic and comparisons alone are let in. Division
-//! rounds down.
+//! The language is that of [`formula`](regatta_worker::operator::formula).
 
-use std::collections::HashSet;
 use std::f32::consts::LOG2_E;
-use std::fmt;
-use std::sync::LazyLock;
+use std::ops::Deref;
 
-use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
-use regatta_worker::attention::Problem;
+use minijinja::Value;
+use regatta_worker::attention::Attention;
+pub use regatta_worker::operator::formula::Expression;
+use regatta_worker::operator::formula::{FUNCTIONS, Figures};
 use regatta_worker::words;
-use serde::Deserialize;
 
 use crate::argument::DeviceProblem;
 use crate::contract::Numbers;
 use crate::plan::{Given, Limits, Pointer};
-
-static LANGUAGE: LazyLock<Environment<'static>> = LazyLock::new(|| {
-    let mut language = Environment::empty();
-    language.set_undefined_behavior(UndefinedBehavior::Strict);
-    language.add_function("min", |a: i64, b: i64| a.min(b));
-    language.add_function("max", |a: i64, b: i64| a.max(b));
-    language.add_function("ceil_div", ceil_div);
-    language.add_function("splits_that_fill", splits_that_fill);
-    language
-});
-
-/// Names that a formula calls.
-const FUNCTIONS: [&str; 4] = ["min", "max", "ceil_div", "splits_that_fill"];
-
-/// Longest formula, in bytes: it bounds how deep one can be nested.
-const MAX_FORMULA_BYTES: usize = 500;
-
-const BY_ZERO: &str = "this divides by 0";
-
-fn ceil_div(a: i64, b: i64) -> Result<i64, Error> {
-    let (a, b) = (i128::from(a), i128::from(b));
-    let rest = a.checked_rem_euclid(b).ok_or_else(|| invalid(BY_ZERO))?;
-    let up = if b > 0 { i128::from(rest > 0) } else { 0 };
-    i64::try_from(a.div_euclid(b) + up).map_err(|_| invalid("the value is too large"))
-}
-
-/// The fewest splits of each of so many tiles, up to `most`, whose last wave is at least 85 % as full
-/// as the best's, on a device that holds so many blocks at once: each split more is another row of
-/// workspace (FlashAttention's rule; see the head of `split_kv.cu`).
-fn splits_that_fill(tiles: i64, slots: i64, most: i64) -> i64 {
-    let fullness = |splits: i64| {
-        let waves = splits as f64 * tiles as f64 / slots as f64;
-        waves / waves.ceil()
-    };
-    let most = most.min(65_535);
-    let best = (1..=most).map(fullness).fold(0.0, f64::max);
-    let enough = (1..=most).find(|&splits| fullness(splits) >= 0.85 * best);
-    enough.unwrap_or(1)
-}
-
-fn invalid(why: &'static str) -> Error {
-    Error::new(ErrorKind::InvalidOperation, why)
-}
 
 /// The figures of a problem on a device, and parameters, by the names that formulas have for
 /// them.
@@ -68,11 +23,11 @@ fn invalid(why: &'static str) -> Error {
 /// where they are unbounded, and a query `i` sees a key `j` where
 /// `band_low <= j - i <= band_high`.
 #[derive(Clone)]
-pub struct ProblemFigures(Value);
+pub struct ProblemFigures(Figures);
 
 impl ProblemFigures {
     /// Those of a problem on a device, and further ones, which go before a figure of their name.
-    pub fn new(problem: &Problem, limits: Limits, more: &Numbers) -> ProblemFigures {
+    pub fn new(problem: &Attention, limits: Limits, more: &Numbers) -> ProblemFigures {
         let p = DeviceProblem::sized(problem, 1);
         let (low, high) = p.band();
         let device = [
@@ -110,7 +65,8 @@ impl ProblemFigures {
         let more = more.iter();
         let more = more.map(|(name, value)| (name.as_str(), Value::from(*value)));
         let figures = numbers.into_iter().chain(device).chain(strides).chain(more);
-        ProblemFigures(Value::from_pairs(figures))
+        let figures = figures.map(|(name, value)| (name.to_owned(), value));
+        ProblemFigures(Figures::new(figures))
     }
 
     /// Those of some problem, to read formulas by.
@@ -121,139 +77,15 @@ impl ProblemFigures {
             l2_bytes: 1,
             shared_bytes: 1,
         };
-        ProblemFigures::new(&Problem::new(1, 1), device, more)
-    }
-
-    /// The figure of this name; `None` for an unknown name.
-    pub fn get(&self, name: &str) -> Option<i64> {
-        let mut figures = self.0.clone();
-        for part in name.split('.') {
-            figures = figures
-                .get_attr(part)
-                .ok()
-                .filter(|value| !value.is_undefined())?;
-        }
-        figures.as_i64()
+        ProblemFigures::new(&Attention::new(1, 1), device, more)
     }
 }
 
-/// A formula in whole numbers: `+`, `-`, `*`, `/`, `%`, parentheses, `min(a, b)`, `max(a, b)`,
-/// `ceil_div(a, b)`, and names of figures and parameters.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged, expecting = "expected a whole number or a formula in quotes")]
-pub enum Expression {
-    Number(i64),
-    Formula(String),
-}
+impl Deref for ProblemFigures {
+    type Target = Figures;
 
-impl fmt::Display for Expression {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Expression::Number(number) => number.fmt(f),
-            Expression::Formula(text) => text.fmt(f),
-        }
-    }
-}
-
-impl Expression {
-    /// The value of the formula, a whole number.
-    ///
-    /// # Errors
-    /// A division by 0, or what 64 bits do not hold, with the text.
-    pub fn value(&self, figures: &ProblemFigures) -> Result<i64, String> {
-        let value = self
-            .evaluate(figures)
-            .and_then(|value| match value.as_i64() {
-                Some(number) if value.is_integer() => Ok(number),
-                None if value.is_integer() => Err("the value is too large".to_owned()),
-                _ => Err("this is not a whole number".to_owned()),
-            });
-        value.map_err(|why| format!("`{self}`: {why}"))
-    }
-
-    /// Returns true if the condition holds.
-    ///
-    /// # Errors
-    /// As [`Expression::value`].
-    pub fn holds(&self, figures: &ProblemFigures) -> Result<bool, String> {
-        let value = self.evaluate(figures).and_then(|value| {
-            let wrong = || "write a condition, such as `head_dim == 64`".to_owned();
-            bool::try_from(value).map_err(|_| wrong())
-        });
-        value.map_err(|why| format!("`{self}`: {why}"))
-    }
-
-    /// Checks that the text is a formula, or a condition, of names that there are.
-    ///
-    /// # Errors
-    /// The fault in it, with the text.
-    pub fn check(&self, figures: &ProblemFigures, condition: bool) -> Result<(), String> {
-        self.names()
-            .and_then(|names| {
-                let unknown = |name: &&String| figures.get(name).is_none();
-                match names.iter().filter(unknown).min() {
-                    Some(name) => Err(format!("unknown name `{name}`")),
-                    None => Ok(()),
-                }
-            })
-            .map_err(|why| format!("`{self}`: {why}"))?;
-        // A formula without a value for the example may have one for another problem.
-        if self.evaluate(figures).is_err() {
-            return Ok(());
-        }
-        if condition {
-            self.holds(figures).map(drop)
-        } else {
-            self.value(figures).map(drop)
-        }
-    }
-
-    /// The text in the language's form, or the first character that a formula cannot have.
-    fn source(&self) -> Result<String, String> {
-        let plain = |c: char| c.is_ascii_alphanumeric() || " _.,()+-*/%<>=!".contains(c);
-        let text = self.to_string();
-        if let Some(other) = text.chars().find(|c| !plain(*c)) {
-            return Err(format!("`{other}` is not understood here"));
-        }
-        if text.len() <= MAX_FORMULA_BYTES {
-            Ok(text.replace('/', "//"))
-        } else {
-            Err(format!(
-                "a formula is nested or longer than {MAX_FORMULA_BYTES} characters"
-            ))
-        }
-    }
-
-    fn names(&self) -> Result<HashSet<String>, String> {
-        let source = self.source()?;
-        let compiled = LANGUAGE
-            .compile_expression(&source)
-            .map_err(|error| reason(&error))?;
-        let mut names = compiled.undeclared_variables(true);
-        names.retain(|name| !FUNCTIONS.contains(&name.as_str()));
-        Ok(names)
-    }
-
-    fn evaluate(&self, figures: &ProblemFigures) -> Result<Value, String> {
-        let source = self.source()?;
-        let compiled = LANGUAGE.compile_expression(&source);
-        let value = compiled.and_then(|compiled| compiled.eval(figures.0.clone()));
-        value.map_err(|error| reason(&error))
-    }
-}
-
-/// The words of an error, without its place in the one line.
-fn reason(error: &Error) -> String {
-    let detail = error.detail().unwrap_or_default();
-    match error.kind() {
-        ErrorKind::InvalidOperation if detail.ends_with("// 0") || detail.ends_with("% 0") => {
-            BY_ZERO.to_owned()
-        }
-        ErrorKind::InvalidOperation if detail.starts_with("unable to") => {
-            "the value is too large".to_owned()
-        }
-        kind if detail.is_empty() => kind.to_string(),
-        _ => detail.to_owned(),
+    fn deref(&self) -> &Figures {
+        &self.0
     }
 }
 
@@ -460,7 +292,7 @@ mod tests {
         for repeated in ["(", "-"] {
             let deep = |times| valued(&repeated.repeat(times)).unwrap_err();
             assert!(deep(100_000).contains("nested"));
-            assert!(!deep(MAX_FORMULA_BYTES).is_empty());
+            assert!(!deep(500).is_empty());
         }
     }
 

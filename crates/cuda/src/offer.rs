@@ -12,7 +12,7 @@ use crate::expression::ProblemFigures;
 use crate::kernels::arch::Arch;
 use crate::kernels::source::{self, KernelSource};
 use crate::plan::{Plan, PlanRequest, PlannedLaunch};
-use regatta_worker::attention::{Direction, Mask, ParamValue, Problem};
+use regatta_worker::attention::{Attention, Direction, Mask, ParamValue};
 use regatta_worker::protocol::{Parameter, VariantInfo};
 use regatta_worker::serve::Refusal;
 
@@ -99,7 +99,7 @@ impl Offer {
             let why = format!("the {worker} worker has no variant `{name}`");
             return Err(Refusal::Unsupported(why));
         };
-        let checked = declared.check(worker, p, asked.params);
+        let checked = declared.check(worker, &p.clone().into(), asked.params);
         checked.map_err(Refusal::Unsupported)?;
         let unsupported = |why: String| Refusal::Unsupported(format!("{worker}/{name} {why}"));
         if let Some(why) = refuses(variant, p) {
@@ -170,7 +170,7 @@ impl Offer {
 const NUM_SPLITS: [&str; 2] = ["num_splits_key", "num_splits"];
 
 /// Why the contract leaves a problem out, whatever `requires` says.
-fn refuses(variant: &ContractVariant, problem: &Problem) -> Option<String> {
+fn refuses(variant: &ContractVariant, problem: &Attention) -> Option<String> {
     let layout = problem.layout;
     let planes = u64::from(problem.batch) * u64::from(problem.heads);
     // Indices of the kernels and of `problem.cuh`.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use regatta_worker::attention::reference::Heads;
-use regatta_worker::attention::{ParamValue, Params, Problem};
+use regatta_worker::attention::{Attention, ParamValue, Params};
 use regatta_worker::words;
 
 /// A device, as far as a plan depends on it.
@@ -53,7 +53,7 @@ pub struct PlannedLaunch {
 /// One argument, passed by value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Given {
-    /// `Problem` of `problem.cuh`.
+    /// `Attention` of `problem.cuh`.
     Problem,
     /// An address on the device.
     Pointer(Pointer),
@@ -126,7 +126,7 @@ impl Pointer {
     }
 
     /// True where a problem has it.
-    pub fn is_of(self, p: &Problem) -> bool {
+    pub fn is_of(self, p: &Attention) -> bool {
         !self.is_of_backward() || p.direction.has_backward()
     }
 
@@ -144,7 +144,7 @@ impl Pointer {
     }
 
     /// The logical shape: `[batch, seq, heads, dim]`. A workspace has none.
-    pub fn shape(self, p: &Problem) -> [u32; 4] {
+    pub fn shape(self, p: &Attention) -> [u32; 4] {
         let dim = match self {
             Q | K | Dq | Dk => p.head_dim,
             V | Out | Dout | Dv => p.head_dim_v,
@@ -158,12 +158,12 @@ impl Pointer {
     }
 
     /// Elements of that shape.
-    pub fn elements(self, p: &Problem) -> u64 {
+    pub fn elements(self, p: &Attention) -> u64 {
         self.shape(p).into_iter().map(u64::from).product()
     }
 
     /// Bytes of device memory that it takes, which for a workspace the plan says.
-    pub fn bytes(self, p: &Problem, workspace: u64) -> u64 {
+    pub fn bytes(self, p: &Attention, workspace: u64) -> u64 {
         match self {
             Workspace => workspace,
             Lse | Delta => 4 * self.elements(p),
@@ -190,7 +190,7 @@ pub struct Plan {
 /// The request for a plan.
 pub struct PlanRequest<'a> {
     /// The problem to compute.
-    pub problem: &'a Problem,
+    pub problem: &'a Attention,
     /// Parameters that are not `auto`.
     pub params: &'a Params,
     /// On what.

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use regatta_worker::attention::Problem;
+use regatta_worker::attention::Attention;
 use regatta_worker::attention::reference::{Heads, checked_runs};
 
 use super::argument::{DeviceProblem, DeviceTensor};
@@ -24,7 +24,7 @@ pub enum Extent {
 }
 
 impl Extent {
-    pub fn views(self, problem: &Problem) -> Vec<View> {
+    pub fn views(self, problem: &Attention) -> Vec<View> {
         match self {
             Extent::Whole => vec![View::whole(problem)],
             Extent::Part(draw) => View::checked(problem, draw),
@@ -35,7 +35,7 @@ impl Extent {
 
 /// The float64 results of one problem, on the device.
 pub struct Reference {
-    problem: Problem,
+    problem: Attention,
     seed: u64,
     pub(super) extent: Extent,
     /// Each view with its results.
@@ -62,7 +62,7 @@ pub fn address(results: &ReferencePointers, of: Pointer) -> u64 {
 }
 
 /// Bytes that the reference of a problem takes.
-pub fn reference_bytes(problem: &Problem, extent: Extent) -> u64 {
+pub fn reference_bytes(problem: &Attention, extent: Extent) -> u64 {
     let bytes = |view: &View| -> u64 {
         let small = view.problem(problem);
         let there = RESULTS.into_iter().filter(|pointer| pointer.is_of(problem));
@@ -107,7 +107,7 @@ impl Reference {
     }
 
     /// True when it is this problem's: layout changes nothing about the values.
-    pub fn is_of(&self, problem: &Problem, seed: u64, extent: Extent) -> bool {
+    pub fn is_of(&self, problem: &Attention, seed: u64, extent: Extent) -> bool {
         self.extent == extent && self.seed == seed && self.problem == problem.same_values()
     }
 
@@ -120,7 +120,7 @@ impl Reference {
 /// Memory for the results of a problem.
 fn placed(
     device: &CudaDevice,
-    problem: &Problem,
+    problem: &Attention,
     memory: &mut Vec<Memory>,
 ) -> Result<ReferencePointers, CudaError> {
     let mut results = ReferencePointers::default();
@@ -145,7 +145,7 @@ pub struct View {
 
 impl View {
     /// All of a problem.
-    pub fn whole(p: &Problem) -> View {
+    pub fn whole(p: &Attention) -> View {
         View {
             batch: 0,
             batches: p.batch,
@@ -155,7 +155,7 @@ impl View {
     }
 
     /// The views that a check after timing compares.
-    pub fn checked(p: &Problem, draw: u64) -> Vec<View> {
+    pub fn checked(p: &Attention, draw: u64) -> Vec<View> {
         let runs = checked_runs(p.batch as usize * p.kv_heads as usize, draw);
         runs.into_iter()
             .flat_map(|run| View::of_run(p, run))
@@ -163,7 +163,7 @@ impl View {
     }
 
     /// All of a problem in pieces of about an eighth, of a plane at the least.
-    pub fn eighths(p: &Problem) -> Vec<View> {
+    pub fn eighths(p: &Attention) -> Vec<View> {
         let planes = p.batch as usize * p.kv_heads as usize;
         let each = planes.div_ceil(8);
         let runs = (0..planes).step_by(each);
@@ -173,7 +173,7 @@ impl View {
 
     /// The planes of a run: what is left of its first sequence, whole sequences, and what
     /// there is of its last one.
-    fn of_run(p: &Problem, run: Range<usize>) -> Vec<View> {
+    fn of_run(p: &Attention, run: Range<usize>) -> Vec<View> {
         let heads = p.kv_heads as usize;
         let mut views = Vec::new();
         let mut at = run.start;
@@ -197,8 +197,8 @@ impl View {
     }
 
     /// The problem that the view is.
-    pub fn problem(&self, p: &Problem) -> Problem {
-        Problem {
+    pub fn problem(&self, p: &Attention) -> Attention {
+        Attention {
             batch: self.batches,
             heads: self.kv_heads * (p.heads / p.kv_heads),
             kv_heads: self.kv_heads,
@@ -207,7 +207,7 @@ impl View {
     }
 
     /// A tensor of the whole problem, from where the view begins.
-    pub fn tensor(&self, p: &Problem, tensor: &DeviceTensor, heads: Heads) -> DeviceTensor {
+    pub fn tensor(&self, p: &Attention, tensor: &DeviceTensor, heads: Heads) -> DeviceTensor {
         let head = match heads {
             Heads::Query => self.kv_head * (p.heads / p.kv_heads),
             Heads::Key => self.kv_head,
@@ -220,7 +220,7 @@ impl View {
     }
 
     /// The view's figures for the reference's kernels.
-    pub fn figures(&self, p: &Problem, whole: &DeviceProblem) -> DeviceProblem {
+    pub fn figures(&self, p: &Attention, whole: &DeviceProblem) -> DeviceProblem {
         let small = self.problem(p);
         let mut tensors = whole.tensors;
         for pointer in Pointer::TENSORS
@@ -248,11 +248,11 @@ mod tests {
     fn a_part_takes_about_an_eighth_of_the_whole() {
         assert_eq!(size_of::<ReferencePointers>(), 48);
         for id in ["b4,h16,s64,d64", "b4,h16,kv4,s64,d64,bwd"] {
-            let problem: Problem = id.parse().unwrap();
+            let problem: Attention = id.parse().unwrap();
             let bytes = |extent| reference_bytes(&problem, extent);
             assert_eq!(8 * bytes(Extent::Part(5)), bytes(Extent::Whole), "{id}");
         }
-        let one: Problem = "s64,d64".parse().unwrap();
+        let one: Attention = "s64,d64".parse().unwrap();
         let bytes = |extent| reference_bytes(&one, extent);
         assert_eq!(bytes(Extent::Part(5)), bytes(Extent::Whole));
     }
@@ -262,11 +262,11 @@ mod tests {
 mod view_tests {
     use super::*;
 
-    fn problem(id: &str) -> Problem {
+    fn problem(id: &str) -> Attention {
         id.parse().unwrap()
     }
 
-    fn planes(p: &Problem, views: &[View]) -> Vec<u32> {
+    fn planes(p: &Attention, views: &[View]) -> Vec<u32> {
         let planes_of = |view: &View| {
             let (batch, batches, head, heads) =
                 (view.batch, view.batches, view.kv_head, view.kv_heads);

@@ -241,7 +241,8 @@ impl AxisTable {
         parameters.dedup();
         let facets = FACETS.into_iter().filter(|name| !OF.contains(name));
         let names = OF.into_iter().chain(facets).map(str::to_owned);
-        let names = names.chain(parameters);
+        let declared = Case::declared_axes(cases.iter().flatten().map(|case| &**case));
+        let names = names.chain(declared).chain(parameters);
         let mut axes: Vec<TableAxis> = Vec::new();
         for name in names {
             let axis = axis(name, &cases);

@@ -115,7 +115,7 @@ const PROCESSOR_NOTES: [ProcessorNote; 5] = [
         // Products of float16 are often summed in float32; what is wider than float32 is a slip.
         |_, id, record| {
             let case = id.case().ok()?;
-            count(record, WIDER_RESULTS).filter(|_| case.problem.dtype == Dtype::F32)
+            count(record, WIDER_RESULTS).filter(|_| case.problem.dtype() == Dtype::F32)
         },
         |cases, id, _, results| {
             format!(

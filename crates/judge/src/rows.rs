@@ -14,7 +14,8 @@ use regatta_core::machine;
 use regatta_core::record::side::{CaseRecord, Side, Status, median};
 use regatta_core::record::types::Fault;
 use regatta_core::suite::rules::{Metric, Policy};
-use regatta_worker::attention::{CaseId, Problem, work};
+use regatta_worker::attention::CaseId;
+use regatta_worker::operator::Operators;
 use regatta_worker::units::{Nanoseconds, Rate, Ratio, Share};
 
 /// The inputs of the rows.
@@ -92,7 +93,7 @@ fn row(sides: &RowInputs, id: &CaseId, (before, after): RecordPair, error: f64) 
     let compared = before.filter(|_| sides.comparable);
     let standing = standing(compared, after, &sides.head.header, id);
     let structure = structures(sides, id, (before, after));
-    let time = |record: Option<&CaseRecord>| timing(id, record?);
+    let time = |record: Option<&CaseRecord>| timing(id, record?, &sides.head.header.operators);
     let mut row = Row {
         case: id.clone(),
         word: Word::Same,
@@ -300,11 +301,11 @@ fn versions<'a>(soft: &'a [Mismatch], id: &CaseId) -> Vec<&'a Mismatch> {
 }
 
 /// The times of a case, over all of its invocations; `None` when it has none.
-fn timing(case: &CaseId, record: &CaseRecord) -> Option<Timing> {
+fn timing(case: &CaseId, record: &CaseRecord, operators: &Operators) -> Option<Timing> {
     let invocations_ns = record.device_ns();
     let median_ns = median(&invocations_ns)?;
     let case = case.case().ok().filter(|_| !record.several);
-    let amount_of = |amount: fn(&Problem) -> f64| Some(amount(&case.as_ref()?.problem));
+    let problem = case.as_ref().map(|case| &case.problem);
     let times = || invocations_ns.iter().copied();
     Some(Timing {
         median_ns,
@@ -313,9 +314,13 @@ fn timing(case: &CaseId, record: &CaseRecord) -> Option<Timing> {
         host_ns: record.median(Metric::Host).map(Nanoseconds),
         first_call_ns: record.median(Metric::FirstCall).map(Nanoseconds),
         invocations_ns,
-        tflops: amount_of(work::flops).map(|flops| Rate::of_work(flops, median_ns)),
+        tflops: problem
+            .and_then(|problem| problem.flops(operators))
+            .map(|flops| Rate::of_work(flops, median_ns)),
         // Bytes over nanoseconds are 1e9 a second.
-        gbps: amount_of(work::bytes).map(|bytes| bytes / median_ns.0),
+        gbps: problem
+            .and_then(|problem| problem.bytes(operators))
+            .map(|bytes| bytes / median_ns.0),
         samples: record.samples,
     })
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::environments::{PythonEnvironment, interpreter_of};
 use super::workers::{OWN, environment_of, unknown};
 use crate::SetupError;
+use crate::session::REFERENCE_PREFIX;
 use crate::worker::{Forking, WorkerSpec};
 use regatta_core::cache;
 use regatta_core::suite::Suite;
@@ -28,6 +29,9 @@ pub(super) fn worker_spec(
     suite: &Suite,
     default: Option<&str>,
 ) -> Result<WorkerSpec, SetupError> {
+    if let Some(operator) = name.strip_prefix(REFERENCE_PREFIX) {
+        return reference_spec(name, operator, suite, default);
+    }
     let worker = name.split_once('@').map_or(name, |(worker, _)| worker);
     let (environment_name, environment) = environment_of(name, suite, default)?;
     let env: Vec<(String, String)> = environment.env.clone().into_iter().collect();
@@ -60,6 +64,25 @@ pub(super) fn worker_spec(
         return python_spec(name, code, environment_name, &environment, forking);
     }
     Err(unknown(worker, suite))
+}
+
+/// The process of an operator's reference.
+fn reference_spec(
+    name: &str,
+    operator: &str,
+    suite: &Suite,
+    default: Option<&str>,
+) -> Result<WorkerSpec, SetupError> {
+    let reference = suite.operators.get(operator);
+    let reference = reference.and_then(|operator| operator.reference.as_ref());
+    let (file, function) = reference
+        .and_then(|reference| reference.rsplit_once(':'))
+        .ok_or_else(|| SetupError(format!("operator `{operator}` has no reference")))?;
+    let (environment_name, environment) = environment_of(name, suite, default)?;
+    let file = from_here(Path::new(file)).display().to_string();
+    let code = ["--reference", &file, "--function", function, "--name", name];
+    let code = code.map(str::to_owned).to_vec();
+    python_spec(name, code, environment_name, &environment, Forking::Never)
 }
 
 /// A worker that is this executable.

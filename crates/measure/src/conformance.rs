@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::verify::{self, AskedResult, Verifier};
 use crate::worker::{Conversation, WorkerError};
-use regatta_worker::attention::{Params, Problem, Projection, VariantId};
+use regatta_worker::attention::{Attention, Params, Projection, VariantId};
 use regatta_worker::protocol::{
     Cache, DeviceKind, Hello, Measure, Measured, Prepare, Repeat, ReplyBody, RequestBody,
     VariantInfo,
@@ -60,7 +60,7 @@ pub fn check(worker: &mut dyn Conversation, checks: &mut Vec<Check>) -> Result<(
             conformance.check_problem(&hello, variant, problem, place == 0)?;
         }
     }
-    let unknown = prepare("no-such-variant", &Problem::new(16, 16), 1);
+    let unknown = prepare("no-such-variant", &Attention::new(16, 16), 1);
     let name = "an unknown variant is answered and survived";
     conformance.check_reply(name, unknown, |reply| {
         is_failure(reply) || matches!(reply, ReplyBody::Unsupported { .. })
@@ -126,7 +126,9 @@ impl Conformance<'_> {
             let sound = match id.parse::<VariantId>() {
                 Err(error) => Err(error.to_string()),
                 Ok(_) if variant.dtypes.is_empty() => Err("no dtype".to_owned()),
-                Ok(_) if variant.directions.is_empty() => Err("no direction".to_owned()),
+                Ok(_) if variant.directions.is_empty() && variant.arguments.is_none() => {
+                    Err("no direction".to_owned())
+                }
                 Ok(_) => Ok(()),
             };
             self.hold(name, sound);
@@ -149,7 +151,7 @@ impl Conformance<'_> {
         &mut self,
         hello: &Hello,
         variant: &VariantInfo,
-        problem: Problem,
+        problem: Attention,
         first: bool,
     ) -> Result<(), WorkerError> {
         let id = format!("{}/{}:{problem}", hello.worker, variant.name);
@@ -179,7 +181,7 @@ impl Conformance<'_> {
                     format!("{id}: right after timing, on inputs that changed"),
                     after,
                 );
-                verify::samples(&problem, &hello.device, &asked, &measured)
+                verify::samples(&(&problem).into(), &hello.device, &asked, &measured)
             }
             other => Err(unexpected(&other)),
         };
@@ -266,7 +268,7 @@ impl Conformance<'_> {
     fn after_timing(
         &mut self,
         variant: &VariantInfo,
-        problem: &Problem,
+        problem: &Attention,
         measured: &Measured,
     ) -> CheckResult {
         match self.verifier.check_after(problem, ASKED, variant, measured) {
@@ -294,25 +296,30 @@ const PROBLEMS: [&str; 4] = [
 ];
 
 /// Problems of every direction and type that the variant has, and [`PROBLEMS`] in the first.
-fn problems(variant: &VariantInfo) -> Vec<Problem> {
+fn problems(variant: &VariantInfo) -> Vec<Attention> {
     if !variant.projections.is_empty() {
         return projections(variant);
+    }
+    if variant.directions.is_empty() {
+        return Vec::new();
     }
     let mut problems = Vec::new();
     for &direction in &variant.directions {
         for &dtype in &variant.dtypes {
-            problems.push(Problem {
+            problems.push(Attention {
                 direction,
                 dtype,
-                ..Problem::new(48, 16)
+                ..Attention::new(48, 16)
             });
         }
     }
     let first = problems.first().cloned();
-    let first = first.unwrap_or_else(|| Problem::new(48, 16));
+    let first = first.unwrap_or_else(|| Attention::new(48, 16));
     let (direction, dtype) = (first.direction, first.dtype);
-    let shapes = PROBLEMS.iter().filter_map(|id| id.parse::<Problem>().ok());
-    problems.extend(shapes.map(|shape| Problem {
+    let shapes = PROBLEMS
+        .iter()
+        .filter_map(|id| id.parse::<Attention>().ok());
+    problems.extend(shapes.map(|shape| Attention {
         direction,
         dtype,
         ..shape
@@ -321,13 +328,13 @@ fn problems(variant: &VariantInfo) -> Vec<Problem> {
 }
 
 /// Small projections in every type, of one rank and of two, with widths that differ.
-fn projections(variant: &VariantInfo) -> Vec<Problem> {
+fn projections(variant: &VariantInfo) -> Vec<Attention> {
     let mut problems = Vec::new();
     // A change of the number of ranks restarts them: that loop is the outer one.
     for ranks in [1, 2] {
         for &kind in &variant.projections {
             for &dtype in &variant.dtypes {
-                problems.push(Problem {
+                problems.push(Attention {
                     batch: 2,
                     heads: 2,
                     kv_heads: 2,
@@ -337,7 +344,7 @@ fn projections(variant: &VariantInfo) -> Vec<Problem> {
                         hidden: 48,
                         ranks,
                     }),
-                    ..Problem::new(24, 16)
+                    ..Attention::new(24, 16)
                 });
             }
         }
@@ -345,10 +352,12 @@ fn projections(variant: &VariantInfo) -> Vec<Problem> {
     problems
 }
 
-fn prepare(variant: &str, problem: &Problem, seed: u64) -> RequestBody {
+fn prepare(variant: &str, problem: &Attention, seed: u64) -> RequestBody {
     RequestBody::Prepare(Prepare {
         variant: variant.to_owned(),
-        problem: problem.clone(),
+        problem: problem.clone().into(),
+        operands: None,
+        results: None,
         params: Params::default(),
         seed,
         counters: Vec::new(),
@@ -381,7 +390,7 @@ mod tests {
     #[test]
     fn every_problem_is_one_that_ids_hold() {
         for id in PROBLEMS {
-            assert_eq!(id.parse::<Problem>().unwrap().to_string(), id);
+            assert_eq!(id.parse::<Attention>().unwrap().to_string(), id);
         }
     }
 }

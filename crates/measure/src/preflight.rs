@@ -2,17 +2,19 @@
 //! its variants and parameters, and has the memory for its cases.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::workers::{Processes, WaitingWorker};
 use crate::SetupError;
 use crate::experiment::arm::with_log;
+use crate::session::reference_worker;
 use crate::worker::{Conversation, Launcher, WorkerError, WorkerFailure};
 use regatta_core::suite::Suite;
 use regatta_core::suite::document::name_hint;
 use regatta_core::text::one_line;
 use regatta_worker::attention::{Case, CaseId, Dtype, NAME_RULE, ParamValue, is_name, work};
+use regatta_worker::operator::Problem;
 use regatta_worker::protocol::{
     DeviceKind, Hello, Parameter, Peak, ReplyBody, RequestBody, VariantInfo,
 };
@@ -45,7 +47,11 @@ pub fn check(
     kept: &str,
     may_lack: bool,
 ) -> Result<Introduced, SetupError> {
-    let dtypes: BTreeSet<Dtype> = suite.cases.iter().map(|case| case.problem.dtype).collect();
+    let dtypes: BTreeSet<Dtype> = suite
+        .cases
+        .iter()
+        .map(|case| case.problem.dtype())
+        .collect();
     let kept = if suite.settings.peak { "" } else { kept };
     let (mut peaks, mut unmeasured) = (BTreeMap::new(), BTreeMap::new());
     let names: BTreeSet<String> = suite
@@ -117,6 +123,7 @@ pub fn check(
             _ => possible(suite, case, hello)?,
         }
     }
+    references(suite, launcher, &hellos)?;
     Ok(Introduced {
         hellos,
         waiting,
@@ -150,7 +157,9 @@ fn lacks(processes: &Processes, worker: &str, error: &WorkerError) -> Option<Str
 /// A variant or a parameter that the worker does not have, or memory that its device does not have.
 pub(crate) fn possible(suite: &Suite, case: &Case, hello: &Hello) -> Result<(), SetupError> {
     let variant = known(suite, case, hello).map_err(|(place, error)| at(place, error))?;
-    memory_fits(case, hello, variant).map_err(|error| at(suite.origins.get(&case.variant), error))
+    let place = suite.origins.get(&case.variant);
+    callable(suite, case, variant).map_err(|error| at(place, error))?;
+    memory_fits(suite, case, hello, variant).map_err(|error| at(place, error))
 }
 
 /// The variant of a case, which has all of its parameters.
@@ -285,8 +294,80 @@ fn parameter_known(
     )))
 }
 
-fn memory_fits(case: &Case, hello: &Hello, variant: &VariantInfo) -> Result<(), SetupError> {
-    let needed = Bytes(work::memory_bytes(&case.problem, variant.stores_scores));
+/// Refuses a function that cannot be called with the operands of a declared operator.
+fn callable(suite: &Suite, case: &Case, variant: &VariantInfo) -> Result<(), SetupError> {
+    let Some(arguments) = &variant.arguments else {
+        return Ok(());
+    };
+    let Some(problem) = case.problem.declared() else {
+        let refusal = variant.refusal(&case.problem).map(SetupError);
+        return refusal.map_or(Ok(()), Err);
+    };
+    let operator = suite.operators.get(&problem.operator);
+    let operands = operator.and_then(|operator| operator.operands(problem).ok());
+    match operands.and_then(|operands| arguments.objection(&operands)) {
+        Some(why) => Err(SetupError(format!(
+            "{} cannot be called for operator `{}`: {why}",
+            case.variant, problem.operator
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Starts each reference and refuses one that has loaded code under test: what is wrong there would
+/// be wrong in both.
+fn references(
+    suite: &Suite,
+    launcher: &mut Processes,
+    hellos: &BTreeMap<String, Hello>,
+) -> Result<(), SetupError> {
+    let problems = suite
+        .cases
+        .iter()
+        .filter_map(|case| case.problem.declared());
+    let names: BTreeSet<&str> = problems.map(|problem| problem.operator.as_str()).collect();
+    for name in names {
+        let operator = suite.operators.get(name);
+        let Some(reference) = operator.and_then(|operator| operator.reference.as_ref()) else {
+            continue;
+        };
+        let worker = launcher
+            .start(&reference_worker(name))
+            .map_err(|error| SetupError(with_log(&error, &error.log)))?;
+        let packages = |path: &&PathBuf| {
+            let text = path.to_string_lossy();
+            !text.contains("/site-packages/") && !text.contains("/dist-packages/")
+        };
+        let loaded: BTreeSet<&PathBuf> = worker.hello().files.iter().filter(packages).collect();
+        for (tested, hello) in hellos {
+            let both = hello.files.iter().find(|file| loaded.contains(file));
+            if let Some(file) = both {
+                return Err(SetupError(format!(
+                    "operators.{name}.reference = \"{reference}\": the reference loads {}, which \
+                     worker `{tested}` loads too, so a mistake there would be in both: write the \
+                     reference in a file of its own that imports no code under test",
+                    file.display()
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn memory_fits(
+    suite: &Suite,
+    case: &Case,
+    hello: &Hello,
+    variant: &VariantInfo,
+) -> Result<(), SetupError> {
+    let bytes = match &case.problem {
+        Problem::Attention(attention) => work::memory_bytes(attention, variant.stores_scores),
+        Problem::Declared(problem) => {
+            let operator = suite.operators.get(&problem.operator);
+            operator.map_or(0, |operator| operator.memory_bytes(problem) as u64)
+        }
+    };
+    let needed = Bytes(bytes);
     let device = &hello.device;
     if needed <= device.memory_bytes {
         return Ok(());

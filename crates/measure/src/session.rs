@@ -2,6 +2,7 @@
 //! each outcome, whatever it is.
 
 mod census;
+mod declared;
 mod outside_clock;
 mod turns;
 
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use self::census::{count, counters, counts_structure, tuned};
+pub use self::declared::{DeclaredResults, REFERENCE_PREFIX, reference_worker};
 pub use self::turns::{Running, run};
 use super::interference::{LoadLog, MachineCounters, Watch, allowed_cores, disturbed};
 use super::laps::TimeSpent;
@@ -21,7 +23,8 @@ use crate::worker::{Conversation, Launcher, WorkerError, WorkerFailure};
 use regatta_core::record::types::{Entry, Fault, Measurement, Outcome, Start};
 use regatta_core::suite::{Settings, Suite};
 use regatta_worker::attention::inputs::mixed;
-use regatta_worker::attention::{Case, CaseId, Problem};
+use regatta_worker::attention::{Case, CaseId};
+use regatta_worker::operator::{DeclaredProblem, Operands, Operator, Problem};
 use regatta_worker::protocol::{
     Device, Measure, Prepare, Prepared, ReplyBody, RequestBody, VariantInfo,
 };
@@ -44,6 +47,7 @@ pub trait Observer {
 /// The state that a session keeps from one block to the next.
 pub struct SessionState {
     verifier: Verifier,
+    declared: DeclaredResults,
     load: LoadLog,
     /// Files that workers loaded.
     pub(super) loaded: BTreeSet<PathBuf>,
@@ -61,6 +65,7 @@ impl SessionState {
     pub fn new(watch: Option<Box<dyn Watch>>) -> SessionState {
         SessionState {
             verifier: Verifier::default(),
+            declared: DeclaredResults::default(),
             load: LoadLog::new(watch),
             loaded: BTreeSet::new(),
             taken: BTreeMap::new(),
@@ -112,6 +117,8 @@ struct Asked {
 struct Ready {
     variant: VariantInfo,
     asked: AskedResult,
+    /// Of a declared operator.
+    operands: Option<Box<Operands>>,
     prepared: Prepared,
     errors: BTreeMap<String, f64>,
     first_call_disturbed: bool,
@@ -136,9 +143,44 @@ impl Session<'_> {
         true
     }
 
+    /// The declared operator of a case, and its problem.
+    fn declared<'c>(&self, case: &'c Case) -> Option<(&Operator, &'c DeclaredProblem)> {
+        let problem = case.problem.declared()?;
+        Some((self.suite.operators.get(&problem.operator)?, problem))
+    }
+
+    /// The folder into which workers write results of declared operators.
+    fn folder(&mut self) -> Result<PathBuf, String> {
+        self.state.declared.folder()
+    }
+
+    /// Compares results of a declared operator with its reference, where it has one.
+    fn check_declared(
+        &mut self,
+        case: &Case,
+        operands: &Operands,
+        seed: u64,
+        after_timing: bool,
+    ) -> Result<BTreeMap<String, f64>, Rejected> {
+        let suite = self.suite;
+        let operator = case.problem.declared();
+        let Some(operator) = operator.and_then(|one| suite.operators.get(&one.operator)) else {
+            return Ok(BTreeMap::new());
+        };
+        let limit = limit(&suite.settings);
+        let results = &mut self.state.declared;
+        results.check(
+            self.launcher,
+            operator,
+            (operands, seed),
+            limit,
+            after_timing,
+        )
+    }
+
     /// The request for a case to be prepared.
     fn prepare_request(
-        &self,
+        &mut self,
         worker: &dyn Conversation,
         case: &Case,
         invocation: u32,
@@ -146,10 +188,22 @@ impl Session<'_> {
         if let Some(reason) = &worker.hello().absent {
             return Err(unsupported(reason.clone()).into());
         }
+        let (operands, results) = match self.declared(case) {
+            None => (None, None),
+            Some((operator, problem)) => {
+                let unusable = |reason| failed(Fault::Other, reason);
+                let operands = operator.operands(problem);
+                let operands = operands.map_err(|(key, why)| unusable(format!("{key}: {why}")))?;
+                let folder = self.state.declared.folder().map_err(unusable)?;
+                (Some(Box::new(operands)), Some(folder))
+            }
+        };
         let settings = &self.suite.settings;
         let prepare = Prepare {
             variant: case.variant.name.clone(),
             problem: case.problem.clone(),
+            operands,
+            results,
             params: self.suite.params_for(case),
             seed: settings.seed,
             counters: if counts_structure(invocation, settings.invocations) {
@@ -188,18 +242,27 @@ impl Session<'_> {
             other => return Err(no_answer(other).into()),
         };
         let (settings, variant) = (&self.suite.settings, asked.variant);
+        let operands = asked.prepare.operands.clone();
         let asked = AskedResult {
             seed: settings.seed,
             draw: asked.prepare.draw,
             input_sets: settings.input_sets,
             several: prepared.problems > 1,
         };
-        let verifier = &mut self.state.verifier;
-        let checked = verifier.check(&case.problem, asked, &variant, &prepared);
+        let checked = match (&case.problem, &operands) {
+            (Problem::Attention(attention), _) => {
+                let verifier = &mut self.state.verifier;
+                verifier.check(attention, asked, &variant, &prepared)
+            }
+            (Problem::Declared(_), None) => Ok(BTreeMap::new()),
+            (Problem::Declared(_), Some(operands)) => verify::first_call(asked, &prepared)
+                .and_then(|()| self.check_declared(case, operands, asked.seed, false)),
+        };
         let errors = checked.map_err(Outcome::from)?;
         Ok(Ready {
             variant,
             asked,
+            operands,
             prepared,
             errors,
             first_call_disturbed,
@@ -250,10 +313,25 @@ impl Session<'_> {
         };
         verify::as_asked(measure, &measured).map_err(|reason| failed(Fault::Other, reason))?;
         // Before the times: those of a wrong result are of no interest.
-        let verifier = &mut self.state.verifier;
-        let after = verifier.check_after(&case.problem, ready.asked, &ready.variant, &measured);
+        let after = match (&case.problem, &ready.operands) {
+            (Problem::Attention(attention), _) => {
+                let verifier = &mut self.state.verifier;
+                verifier.check_after(attention, ready.asked, &ready.variant, &measured)
+            }
+            (Problem::Declared(_), None) => Ok(BTreeMap::new()),
+            (Problem::Declared(_), Some(operands)) => {
+                match verify::last_call(ready.asked, &measured) {
+                    Err(rejected) => Err(rejected),
+                    Ok(None) => Err(Rejected::unusable(
+                        "the worker did not say which inputs its last call had",
+                    )),
+                    Ok(Some(checked)) => self.check_declared(case, operands, checked.seed, true),
+                }
+            }
+        };
         let errors_after = after.map_err(Outcome::from)?;
-        verify::samples(&case.problem, device, measure, &measured)
+        let cost = verify::Cost::new(&case.problem, &self.suite.operators);
+        verify::samples(&cost, device, measure, &measured)
             .map_err(|reason| failed(Fault::Other, format!("unusable samples: {reason}")))?;
         if let Some(others) = measured
             .state

@@ -32,6 +32,7 @@ pub fn variant(name: &str) -> VariantInfo {
         summary: String::new(),
         dtypes: Dtype::ALL.to_vec(),
         directions: Direction::ALL.to_vec(),
+        arguments: None,
         projections: Vec::new(),
         parameters: BTreeMap::new(),
         stores_scores: false,

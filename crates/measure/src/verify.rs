@@ -12,7 +12,8 @@ use regatta_core::record::side::is_time;
 use regatta_core::record::sound;
 use regatta_core::record::types::Fault;
 use regatta_worker::attention::tolerance::{limit, probes_agree, results, tolerable};
-use regatta_worker::attention::{Dtype, Problem, work};
+use regatta_worker::attention::{Attention, Dtype, work};
+use regatta_worker::operator::{Operators, Problem};
 use regatta_worker::protocol::{
     Checked, Device, DeviceKind, Measure, Measured, PROBES, Prepared, VariantInfo,
 };
@@ -66,23 +67,12 @@ impl Verifier {
     /// The fault in the result, or in the answer; or that it could not be checked.
     pub fn check(
         &mut self,
-        problem: &Problem,
+        problem: &Attention,
         asked: AskedResult,
         variant: &VariantInfo,
         prepared: &Prepared,
     ) -> Result<BTreeMap<String, f64>, Rejected> {
-        drawn_as_asked(asked.draw, prepared.draw)?;
-        if !is_time(prepared.first_call_ns) {
-            let took = prepared.first_call_ns.0;
-            let why = "the clock is wrong, or the code under test has changed it";
-            return Err(Rejected::unusable(format!(
-                "a first call of {took} ns: {why}"
-            )));
-        }
-        if prepared.problems == 0 {
-            let says = "the worker reports 0 problems a call";
-            return Err(Rejected::unusable(says));
-        }
+        first_call(asked, prepared)?;
         let checked = Checked {
             seed: asked.seed,
             draw: prepared.draw,
@@ -101,34 +91,14 @@ impl Verifier {
     /// As [`check`](Verifier::check).
     pub fn check_after(
         &mut self,
-        problem: &Problem,
+        problem: &Attention,
         asked: AskedResult,
         variant: &VariantInfo,
         measured: &Measured,
     ) -> Result<BTreeMap<String, f64>, Rejected> {
-        let one = measured.input_sets == 1;
-        if measured.input_sets == 0 {
-            let says = "the worker says that it took its samples on 0 sets of inputs";
-            return Err(Rejected::unusable(says));
-        }
-        let Some(checked) = &measured.checked else {
+        let Some(checked) = last_call(asked, measured)? else {
             return Ok(BTreeMap::new());
         };
-        let sets = asked.input_sets;
-        if sets > 1 && one && measured.input_sets_reason.is_none() {
-            return Err(Rejected::unusable(format!(
-                "{sets} sets of inputs were asked for; the worker had one, and does not say why"
-            )));
-        }
-        let wanted = asked.seed.wrapping_add(u64::from(!one));
-        if checked.seed != wanted {
-            return Err(Rejected::unusable(format!(
-                "the worker checked its last call on the inputs of seed {}; they were to be those \
-                 of seed {wanted}",
-                checked.seed
-            )));
-        }
-        drawn_as_asked(asked.draw, checked.draw)?;
         let of_call = checked.call.map(|call| format!(", in timed call {call}"));
         let of_call = of_call.unwrap_or_default();
         let wrong = format!("wrong result after timing{of_call}");
@@ -140,7 +110,7 @@ impl Verifier {
     /// code may compute something else. Without probes the worker's own check may have to do.
     fn check_claim(
         &mut self,
-        problem: &Problem,
+        problem: &Attention,
         variant: &VariantInfo,
         claim: &Checked,
         (words, hint): (&str, &str),
@@ -212,15 +182,68 @@ impl Verifier {
     }
 }
 
+/// Holds a first call to what was asked for, whatever it computed.
+///
+/// # Errors
+/// What in the answer cannot be.
+pub fn first_call(asked: AskedResult, prepared: &Prepared) -> Result<(), Rejected> {
+    drawn_as_asked(asked.draw, prepared.draw)?;
+    if !is_time(prepared.first_call_ns) {
+        let took = prepared.first_call_ns.0;
+        let why = "the clock is wrong, or the code under test has changed it";
+        return Err(Rejected::unusable(format!(
+            "a first call of {took} ns: {why}"
+        )));
+    }
+    if prepared.problems == 0 {
+        let says = "the worker says that a call works off 0 problems";
+        return Err(Rejected::unusable(says));
+    }
+    Ok(())
+}
+
+/// The last timed call, whose inputs were those that were asked for; `None` where the worker checks
+/// before timing only.
+///
+/// # Errors
+/// What it was given in their place.
+pub fn last_call(asked: AskedResult, measured: &Measured) -> Result<Option<&Checked>, Rejected> {
+    let one = measured.input_sets == 1;
+    if measured.input_sets == 0 {
+        let says = "the worker says that it took its samples on 0 sets of inputs";
+        return Err(Rejected::unusable(says));
+    }
+    let Some(checked) = &measured.checked else {
+        return Ok(None);
+    };
+    let sets = asked.input_sets;
+    if sets > 1 && one && measured.input_sets_reason.is_none() {
+        return Err(Rejected::unusable(format!(
+            "{sets} sets of inputs were asked for; the worker had one, and does not say why"
+        )));
+    }
+    let wanted = asked.seed.wrapping_add(u64::from(!one));
+    if checked.seed != wanted {
+        return Err(Rejected::unusable(format!(
+            "the worker checked its last call on the inputs of seed {}; they were to be those of \
+             seed {wanted}",
+            checked.seed
+        )));
+    }
+    drawn_as_asked(asked.draw, checked.draw)?;
+    Ok(Some(checked))
+}
+
 /// A relative L2 error above which code may compute another formula.
 const OTHER_FORMULA: f64 = 0.3;
 
 /// The formula that results are compared with, for a function that may compute something else.
-fn formula(problem: &Problem) -> &'static str {
+fn formula(problem: &Attention) -> &'static str {
     match &problem.projection {
         None => {
             "; the operator is softmax attention, out = softmax(mask(q kᵀ / √head_dim)) v in float64, \
-             and its gradients (docs/PROTOCOL.md, \"The problem\")"
+             and its gradients (docs/PROTOCOL.md, \"The problem\"); for another formula, declare an \
+             operator (docs/OPERATORS.md)"
         }
         Some(_) => "; the operator is a projection (docs/PROTOCOL.md, \"Projections\")",
     }
@@ -266,7 +289,7 @@ pub fn as_asked(asked: &Measure, measured: &Measured) -> Result<(), String> {
 /// # Errors
 /// The fault in them.
 pub fn samples(
-    problem: &Problem,
+    cost: &Cost,
     device: &Device,
     asked: &Measure,
     measured: &Measured,
@@ -305,7 +328,7 @@ pub fn samples(
     }
     let fastest = measured.device_ns.iter().copied();
     let fastest = fastest.fold(Nanoseconds(f64::MAX), Nanoseconds::min);
-    possible(problem, device, fastest)
+    possible(cost, device, fastest)
 }
 
 /// The fix for a call whose time is impossible.
@@ -314,13 +337,42 @@ const REMEDY: &str = "the clock or the kernel is wrong. Each call has to compute
                       call, leave work to a thread, or give a result that is computed when it is \
                       read";
 
+/// What a call has to do at the least, as far as its operator says.
+#[derive(Clone, Copy, Debug)]
+pub struct Cost {
+    dtype: Dtype,
+    flops: Option<f64>,
+    bytes: Option<f64>,
+}
+
+impl Cost {
+    /// That of a problem.
+    pub fn new(problem: &Problem, operators: &Operators) -> Cost {
+        Cost {
+            dtype: problem.dtype(),
+            flops: problem.flops(operators),
+            bytes: problem.bytes(operators),
+        }
+    }
+}
+
+impl From<&Attention> for Cost {
+    fn from(problem: &Attention) -> Cost {
+        Cost {
+            dtype: problem.dtype,
+            flops: Some(work::flops(problem)),
+            bytes: Some(work::bytes(problem)),
+        }
+    }
+}
+
 /// Refuses a time in which no device can do the problem's arithmetic, or move its tensors.
-fn possible(problem: &Problem, device: &Device, fastest: Nanoseconds) -> Result<(), String> {
+fn possible(cost: &Cost, device: &Device, fastest: Nanoseconds) -> Result<(), String> {
     if fastest < SHORTEST {
         return Err(format!("a sample of {fastest}: {REMEDY}"));
     }
-    let (rate, gbps) = limits(device, problem.dtype);
-    let asked = Rate::of_work(work::flops(problem), fastest);
+    let (rate, gbps) = limits(device, cost.dtype);
+    let asked = Rate::of_work(cost.flops.unwrap_or_default(), fastest);
     if let Some(rate) = rate.filter(|rate| asked > *rate) {
         return Err(format!(
             "a sample of {fastest} would be {asked}FLOP/s, above the {rate}FLOP/s {} can do: \
@@ -329,7 +381,7 @@ fn possible(problem: &Problem, device: &Device, fastest: Nanoseconds) -> Result<
         ));
     }
     // Bytes of a nanosecond are GB of a second.
-    let moved = work::bytes(problem) / fastest.0;
+    let moved = cost.bytes.unwrap_or_default() / fastest.0;
     if let Some(most) = gbps.filter(|most| moved > *most) {
         return Err(format!(
             "a sample of {fastest} would move {moved:.0} GB/s, above the {most:.0} GB/s {} can \

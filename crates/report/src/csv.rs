@@ -19,7 +19,7 @@ use regatta_core::record::types::{Entry, Outcome};
 use regatta_core::suite::rules::Metric;
 use regatta_core::suite::structural::Action;
 use regatta_judge::judgement::{MetricRow, Row, Uncounted};
-use regatta_worker::attention::{CaseId, FACETS, ParamValue};
+use regatta_worker::attention::{Case, CaseId, FACETS, ParamValue};
 use regatta_worker::units::{Nanoseconds, Share};
 
 /// Writes one of the tables.
@@ -206,6 +206,8 @@ fn cases(table: &mut Table, report: &Report, within: &Spreads) -> Result<(), ::c
 
     let mut names: Vec<String> = vec!["case".to_owned()];
     names.extend(FACETS.map(str::to_owned));
+    let declared = Case::declared_axes(cases.iter().flatten().map(|case| &**case));
+    names.extend(declared.iter().cloned());
     names.extend(TEXTS[0].iter().map(|(name, _)| (*name).to_owned()));
     names.push("filter".to_owned());
     for (name, ..) in FIGURES {
@@ -232,6 +234,8 @@ fn cases(table: &mut Table, report: &Report, within: &Spreads) -> Result<(), ::c
         let mut cells = vec![text_cell(&row.case.0)];
         let facet = |name: &str| case.as_ref().map_or(String::new(), |case| case.facet(name));
         cells.extend(FACETS.iter().map(|name| text_cell(&facet(name))));
+        let axis = |name: &str| case.as_ref().map_or(String::new(), |case| case.axis(name));
+        cells.extend(declared.iter().map(|name| text_cell(&axis(name))));
         cells.extend(TEXTS[0].iter().map(|(_, read)| read(row)));
         cells.push(text_cell(filter));
         let sides = [(&row.head, record), (&row.base, None)].map(|(timing, record)| CaseSide {

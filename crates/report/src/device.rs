@@ -22,7 +22,7 @@ pub struct Reached {
 /// worker on a device of the same name. `None` if they were not measured.
 pub fn reached(header: &RunHeader, case: &CaseId) -> Option<Reached> {
     let case = case.case().ok()?;
-    let (worker, dtype) = (case.variant.worker_name(), case.problem.dtype);
+    let (worker, dtype) = (case.variant.worker_name(), case.problem.dtype());
     let device = |name: &str| {
         let mut workers = header.workers.iter();
         workers

@@ -3,12 +3,12 @@
 //!     cargo build --release -p regatta-worker --example naive
 //!     regatta worker check -- target/release/examples/naive
 
-use regatta_worker::attention::Problem;
+use regatta_worker::attention::Attention;
 use regatta_worker::on_processor::{Function, OnProcessor, Tensors};
 use regatta_worker::serve::serve_on_descriptors;
 
 /// `softmax(q kᵀ / √head_dim) v`, each head of each query by itself.
-fn attention(problem: &Problem, of: &Tensors) -> Vec<Vec<f32>> {
+fn attention(problem: &Attention, of: &Tensors) -> Vec<Vec<f32>> {
     let [heads, kv_heads] = [problem.heads, problem.kv_heads].map(|n| n as usize);
     let [d, dv] = [problem.head_dim, problem.head_dim_v].map(|n| n as usize);
     let [seq_q, seq_k] = [problem.seq_q, problem.seq_k].map(|n| n as usize);

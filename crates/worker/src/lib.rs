@@ -4,10 +4,12 @@
 //! request (`docs/PROTOCOL.md` in its repository). This crate is the protocol's serving side
 //! and all that an honest answer takes:
 //!
-//! - [`attention`]: a [`Problem`](attention::Problem) as the harness asks for it, its random
+//! - [`attention`]: a [`Attention`](attention::Attention) as the harness asks for it, its random
 //!   [`inputs`](attention::inputs) bit for bit, the float64
 //!   [`reference`](attention::reference) and the [`tolerance`](attention::tolerance) of each
 //!   result, and FLOPs and bytes ([`work`](attention::work));
+//! - [`operator`]: a [`Problem`](operator::Problem): attention's, or that of an operator which a suite
+//!   declares as data;
 //! - [`machine`]: what a call did to a device: launches, operations and when they ran, counts;
 //! - [`protocol`]: requests and replies;
 //! - [`serve`]: a [`Worker`](serve::Worker), implemented for a library or a kernel, becomes
@@ -23,17 +25,17 @@
 //! kernel. Inputs, the check against float64 and the clock are the crate's.
 //!
 //! ```
-//! use regatta_worker::attention::{Problem, Params};
+//! use regatta_worker::attention::{Attention, Params};
 //! use regatta_worker::on_processor::{Function, OnProcessor, Tensors};
 //! use regatta_worker::protocol::Prepare;
 //! use regatta_worker::serve::Worker;
 //!
 //! /// Attention to a single key: its weight is 1, whatever the query is.
-//! fn one_key(_: &Problem, of: &Tensors) -> Vec<Vec<f32>> {
+//! fn one_key(_: &Attention, of: &Tensors) -> Vec<Vec<f32>> {
 //!     vec![of.v.clone()]
 //! }
 //!
-//! let only_one = |of: &Problem| (of.seq_q != 1 || of.seq_k != 1).then(|| "more keys".to_owned());
+//! let only_one = |of: &Attention| (of.seq_q != 1 || of.seq_k != 1).then(|| "more keys".to_owned());
 //! let function = Function {
 //!     unsupported: only_one,
 //!     ..Function::forward("one-key", "hands the value on", one_key)
@@ -44,6 +46,8 @@
 //! let asked = |id: &str| Prepare {
 //!     variant: "one-key".to_owned(),
 //!     problem: id.parse().expect("an id of a problem"),
+//!     operands: None,
+//!     results: None,
 //!     params: Params::default(),
 //!     seed: 1,
 //!     counters: Vec::new(),
@@ -64,6 +68,7 @@ pub mod attention;
 pub mod machine;
 pub mod matrix;
 pub mod on_processor;
+pub mod operator;
 pub mod protocol;
 pub mod serve;
 pub mod sets;

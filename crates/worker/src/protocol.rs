@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 pub use super::machine::DeviceState;
 use super::machine::{Activity, CountedCall, INSTRUCTIONS, RecordedCall, Structure};
-use crate::attention::{Direction, Dtype, ParamValue, Params, Problem, ProjectionKind};
+use crate::attention::{Attention, Direction, Dtype, ParamValue, Params, ProjectionKind};
+use crate::operator::{Operands, Problem};
 use crate::units::{Bytes, Nanoseconds, Rate};
 use crate::words;
 
@@ -77,6 +78,9 @@ pub enum RequestBody {
         /// The storage types of interest.
         dtypes: Vec<Dtype>,
     },
+    /// Compare results with the reference of a declared operator. Only the process of a reference is
+    /// asked for this, which runs no code under test.
+    Compare(Compare),
     /// Forget the prepared case and free its memory.
     Release,
     /// End the process.
@@ -94,6 +98,7 @@ impl RequestBody {
             RequestBody::Repeat(_) => "repeat",
             RequestBody::Census { .. } => "census",
             RequestBody::Peak { .. } => "peak",
+            RequestBody::Compare(_) => "compare",
             RequestBody::Release => "release",
             RequestBody::Shutdown => "shutdown",
         }
@@ -108,6 +113,14 @@ pub struct Prepare {
     pub variant: String,
     /// What to compute; every axis is spelled out.
     pub problem: Problem,
+    /// Tensors and numbers of a declared operator's call; `None`: the problem is attention's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operands: Option<Box<Operands>>,
+    /// A folder into which the results of the first call, and after timing those of the last, are
+    /// written: each output as `NAME.f32`, its elements in logical order as little-endian float32.
+    /// The harness checks them there. `None`: the worker checks them itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub results: Option<PathBuf>,
     /// Parameters that are not `auto`.
     #[serde(default)]
     pub params: Params,
@@ -126,6 +139,30 @@ pub struct Prepare {
     /// [`Prepared::draw`] and [`Checked::draw`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draw: Option<u64>,
+}
+
+impl Prepare {
+    /// The problem, for a worker that computes attention alone.
+    ///
+    /// # Errors
+    /// That it is another operator's.
+    pub fn attention(&self) -> Result<&Attention, String> {
+        self.problem.attention()
+    }
+}
+
+/// Asks the process of a reference how far results lie from it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Compare {
+    /// Tensors and numbers of the call.
+    pub operands: Operands,
+    /// Seed of the inputs.
+    pub seed: u64,
+    /// The folder in which the results lie, as [`Prepare::results`] has it; `None`: the reference is
+    /// compared with itself on inputs that are changed one by one, which says what it would notice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub results: Option<PathBuf>,
 }
 
 /// Functions whose calls are one kind of event, such as selecting a backend.
@@ -258,6 +295,12 @@ pub enum ReplyBody {
     Census(Census),
     /// Answers `Peak`.
     Peak(Peak),
+    /// Answers `Compare`.
+    Compared {
+        /// How far each output lies from the reference, by name; where an input was changed, by
+        /// `INPUT OUTPUT` how far that moved the reference's output.
+        errors: BTreeMap<String, TensorError>,
+    },
     /// Answers `Release`.
     Released {
         /// As in [`Hello::files`].
@@ -356,6 +399,10 @@ pub struct VariantInfo {
     /// Projections it computes; empty: it computes attention.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub projections: Vec<ProjectionKind>,
+    /// Its arguments, where it computes declared operators; `None`: it computes attention or
+    /// projections alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Arguments>,
     /// Its parameters, by name. `auto` is always allowed.
     #[serde(default)]
     pub parameters: BTreeMap<String, Parameter>,
@@ -375,7 +422,26 @@ impl VariantInfo {
     /// ignores the field, as the protocol has it, and computes attention.
     pub fn refusal(&self, problem: &Problem) -> Option<String> {
         let name = &self.name;
-        match &problem.projection {
+        let attention = match problem {
+            Problem::Attention(attention) => attention,
+            Problem::Declared(declared) => {
+                let operator = &declared.operator;
+                let refused = || format!("`{name}` computes attention, not operator `{operator}`");
+                return self.arguments.is_none().then(refused);
+            }
+        };
+        if let Some(arguments) = &self.arguments
+            && self.directions.is_empty()
+        {
+            let why = arguments.no_attention.clone();
+            let usual =
+                || format!("`{name}` does not begin with the parameters q, k, v of attention");
+            return Some(format!(
+                "{}; for another computation declare an operator (docs/OPERATORS.md)",
+                why.unwrap_or_else(usual)
+            ));
+        }
+        match &attention.projection {
             None if self.projections.is_empty() => None,
             None => Some(format!("`{name}` does projections, not attention")),
             Some(asked) if self.projections.contains(&asked.kind) => None,
@@ -395,13 +461,15 @@ impl VariantInfo {
         if let Some(reason) = self.refusal(problem) {
             return Err(reason);
         }
-        if !self.dtypes.contains(&problem.dtype) {
+        if !self.dtypes.contains(&problem.dtype()) {
             let known: Vec<&str> = self.dtypes.iter().map(|dtype| dtype.name()).collect();
             let known = known.join(" and ");
-            return Err(format!("{variant} takes {known}, not {}", problem.dtype));
+            return Err(format!("{variant} takes {known}, not {}", problem.dtype()));
         }
-        if !self.directions.contains(&problem.direction) {
-            return Err(format!("{variant} has no {}", problem.direction));
+        if let Problem::Attention(attention) = problem
+            && !self.directions.contains(&attention.direction)
+        {
+            return Err(format!("{variant} has no {}", attention.direction));
         }
         for (name, value) in params.iter() {
             let allowed = match self.parameters.get(name) {
@@ -413,6 +481,62 @@ impl VariantInfo {
             return Err(format!("`{name}` of {variant} is {allowed}, not `{value}`"));
         }
         Ok(())
+    }
+}
+
+/// The arguments of a function that computes declared operators. It is called by their names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Arguments {
+    /// Those that a call has to give.
+    pub required: Vec<String>,
+    /// Those that it may give.
+    #[serde(default)]
+    pub optional: Vec<String>,
+    /// True where it takes others as well.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub any: bool,
+    /// Why the function does not compute attention, where it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_attention: Option<String>,
+}
+
+impl Arguments {
+    /// Why a call with these operands cannot be made, if so.
+    pub fn objection(&self, operands: &Operands) -> Option<String> {
+        let inputs = operands.inputs.iter().map(|input| input.name.as_str());
+        let given: Vec<&str> = inputs
+            .chain(operands.scalars.keys().map(String::as_str))
+            .collect();
+        let listed = given.join(", ");
+        let takes = |name: &str| {
+            self.required
+                .iter()
+                .chain(&self.optional)
+                .any(|one| one == name)
+        };
+        if let Some(lacking) = self
+            .required
+            .iter()
+            .find(|name| !given.contains(&name.as_str()))
+        {
+            return Some(format!(
+                "it takes an argument `{lacking}`, and the operator's inputs and scalars are {listed}: \
+                 give it one of their names, or a default"
+            ));
+        }
+        let left = given.iter().find(|name| !self.any && !takes(name))?;
+        let all: Vec<&str> = self
+            .required
+            .iter()
+            .chain(&self.optional)
+            .map(String::as_str)
+            .collect();
+        Some(format!(
+            "it takes {}, and no `{left}`, which is an input or a scalar of the operator: add the \
+             argument, by that name",
+            all.join(", ")
+        ))
     }
 }
 

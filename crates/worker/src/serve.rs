@@ -232,6 +232,7 @@ fn dispatch(worker: &mut dyn Worker, body: RequestBody, pause: Pause<'_>) -> Rep
         } => reply(worker.census(times_only, &metrics), ReplyBody::Census),
         RequestBody::Repeat(request) => reply(worker.repeat(request), |()| ReplyBody::Repeated),
         RequestBody::Peak { dtypes } => reply(worker.peak(&dtypes), ReplyBody::Peak),
+        RequestBody::Compare(_) => failed("this process serves no reference".to_owned()),
         RequestBody::Release => {
             worker.release();
             ReplyBody::Released { files: Vec::new() }

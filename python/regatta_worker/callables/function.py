@@ -130,7 +130,7 @@ def read(where: str, function: Any) -> Function:
         signature = inspect.signature(function)
     except (TypeError, ValueError) as error:
         raise Failed(f"{where} has no signature to go by ({error}); wrap it in a `def`") from error
-    hints = _hints(function)
+    hints = hints_of(function)
     places = list(signature.parameters.values())
     positional = [p for p in places if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if len(positional) < 3 and not any(p.kind == p.VAR_POSITIONAL for p in places):
@@ -147,7 +147,7 @@ def read(where: str, function: Any) -> Function:
         if parameter.name in GIVEN:
             keywords.add(parameter.name)
             continue
-        if kind := _kind(parameter, hints.get(parameter.name, parameter.annotation)):
+        if kind := kind_of(parameter, hints.get(parameter.name, parameter.annotation)):
             parameters[parameter.name] = kind
         if parameter.default is parameter.empty:
             raise Failed(
@@ -166,12 +166,12 @@ def read(where: str, function: Any) -> Function:
         keywords=frozenset(keywords),
         parameters=parameters,
         needs_dout=dout is not None and dout.default is dout.empty,
-        framework=None if first is None else _framework(hints.get(first.name, first.annotation)),
+        framework=None if first is None else framework_of(hints.get(first.name, first.annotation)),
         tells=tells,
     )
 
 
-def _hints(function: Any) -> dict[str, Any]:
+def hints_of(function: Any) -> dict[str, Any]:
     """Annotations with their names looked up; none where one of them cannot be."""
     target = function if inspect.isroutine(function) else inspect.unwrap(function)
     try:
@@ -180,7 +180,7 @@ def _hints(function: Any) -> dict[str, Any]:
         return {}
 
 
-def _kind(parameter: inspect.Parameter, annotation: Any) -> Any:
+def kind_of(parameter: inspect.Parameter, annotation: Any) -> Any:
     """The settings of a keyword: `"integer"`, or the words of a `Literal`; `None`: not."""
     if typing.get_origin(annotation) is typing.Literal:
         words = typing.get_args(annotation)
@@ -190,7 +190,7 @@ def _kind(parameter: inspect.Parameter, annotation: Any) -> Any:
     return "integer" if annotation is int or whole else None
 
 
-def _framework(annotation: Any) -> str | None:
+def framework_of(annotation: Any) -> str | None:
     """The framework of an array type; an annotation in quotes is taken as it is written."""
     module = annotation if isinstance(annotation, str) else getattr(annotation, "__module__", "")
     root = str(module).partition(".")[0].strip("\"' ")

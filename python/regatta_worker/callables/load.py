@@ -11,12 +11,15 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
 from regatta_worker.callables.function import Function, begins_as_attention, read
+from regatta_worker.callables.operators.function import OperatorFunction, read_operator
+from regatta_worker.callables.operators.functions import Functions, operator_worker
 from regatta_worker.protocol.channel import Failed, Lost, Message, Unsupported, Worker
 
 
@@ -128,9 +131,9 @@ def placed(file: str | None, error: BaseException) -> str:
     return f"line {last.lineno}{inside}: {words}"
 
 
-def functions(target: Target) -> dict[str, Function]:
-    """The one that is named, or each public one that begins with `q, k, v`, of the module's own:
-    what it imports from others is theirs."""
+def functions(target: Target) -> tuple[dict[str, Function], dict[str, OperatorFunction]]:
+    """Those that compute attention, and those that may compute a declared operator: the one that is
+    named, or each public one of the module's own. What it imports from others is theirs."""
     # Read when JAX's backend starts, which the code may do while it is imported: see
     # libraries/jax.py.
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
@@ -141,28 +144,31 @@ def functions(target: Target) -> dict[str, Function]:
         if callable(thing) and getattr(thing, "__module__", None) == module.__name__
     }
     there = f"there are {', '.join(own)}" if own else "it has none"
-    if name is not None:
-        if (named := getattr(module, name, None)) is None:
-            raise Failed(f"{target.code} has no function `{name}`; {there}")
-        return {name: read(target.where(name), named)}
-    found = {
-        name: read(target.where(name), thing)
-        for name, thing in own.items()
-        if not name.startswith("_") and begins_as_attention(thing)
-    }
-    if not found:
-        raise Failed(
-            f"{target.code} has no public function that begins with the parameters q, k, v; {there}"
-        )
-    return found
+    if name is not None and getattr(module, name, None) is None:
+        raise Failed(f"{target.code} has no function `{name}`; {there}")
+    public = {name: thing for name, thing in own.items() if not name.startswith("_")}
+    chosen = public if name is None else {name: getattr(module, name)}
+    attention, operators = {}, {}
+    for key, thing in chosen.items():
+        where, why = target.where(key), ""
+        if name is not None or begins_as_attention(thing):
+            try:
+                attention[key] = read(where, thing)
+            except Failed as error:
+                why = str(error)
+        if function := read_operator(where, thing, why):
+            operators[key] = function
+        elif why:
+            raise Failed(why)
+    if not attention and not operators:
+        raise Failed(f"{target.code} has no public function that can be called; {there}")
+    return attention, operators
 
 
-def framework(found: dict[str, Function]) -> str:
-    """The framework of the functions' arrays: as annotated on `q`; else CuPy where importing
+def framework(found: Iterable[Function | OperatorFunction]) -> str:
+    """The framework of the functions' arrays: as annotated; else CuPy where importing
     the code imported it, else torch, else jax, else numpy."""
-    annotated = {
-        function.framework: function.where for function in found.values() if function.framework
-    }
+    annotated = {function.framework: function.where for function in found if function.framework}
     if len(annotated) > 1:
         listed = " and ".join(f"{where} takes {name}" for name, where in annotated.items())
         raise Failed(
@@ -174,21 +180,36 @@ def framework(found: dict[str, Function]) -> str:
 
 
 def open_worker(target: Target) -> Worker:
-    found = functions(target)
+    attention, operators = functions(target)
+    name = framework([*attention.values(), *operators.values()])
     try:
-        module = importlib.import_module(f"regatta_worker.callables.{framework(found)}_functions")
+        made = None
+        if attention:
+            module = importlib.import_module(f"regatta_worker.callables.{name}_functions")
+            made = functools.partial(module.WORKER, target, attention)
+        if not operators:
+            return cast("Worker", made and made())
+        worker = operator_worker(name) if made is None else None
     except ModuleNotFoundError as error:
         # The framework that an annotation names; one that the code imports is there.
         raise Failed(not_imported(target, error)) from error
-    return cast("Worker", module.WORKER(target, found))
+
+    def served() -> Any:
+        return (worker or operator_worker(name))(target, operators)
+
+    return cast("Worker", Functions(operators, made, served))
 
 
 def preload(target: Target) -> None:
     """Imports the code and its framework for workers that are forked later."""
-    found = functions(target)
-    module = importlib.import_module(f"regatta_worker.callables.{framework(found)}_functions")
-    if hasattr(module, "preload"):
-        module.preload()
+    attention, operators = functions(target)
+    name = framework([*attention.values(), *operators.values()])
+    if attention:
+        module = importlib.import_module(f"regatta_worker.callables.{name}_functions")
+        if hasattr(module, "preload"):
+            module.preload()
+    else:
+        operator_worker(name)
 
 
 WATCHED_S = 0.05

@@ -25,12 +25,16 @@ class Variant:
     tf32: bool = False
     projections: tuple[str, ...] = ()
     """Kinds of projection that it computes; none: it computes attention."""
+    arguments: Mapping[str, Any] | None = None
+    """By which it is called for a declared operator; None: it computes none."""
 
     def wire(self, name: str) -> Message:
         """As `hello` has it."""
         members = {field.name: getattr(self, field.name) for field in fields(Variant)}
         if not self.projections:
             del members["projections"]
+        if self.arguments is None:
+            del members["arguments"]
         return {"name": name} | members
 
     def taken(self, name: str, given: Message) -> dict[str, Any]:

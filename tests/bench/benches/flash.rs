@@ -7,7 +7,7 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rayon::prelude::*;
 use regatta_cpu::worker;
-use regatta_worker::attention::{Params, Problem, work};
+use regatta_worker::attention::{Params, Attention, work};
 use regatta_worker::protocol::{Cache, Measure, Prepare};
 use regatta_worker::serve::Worker;
 
@@ -42,7 +42,7 @@ fn product(criterion: &mut Criterion) {
 fn flash(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("cpu/flash");
     for id in ["h8,s2048,d64", "h8,s2048,d64,causal", "h8,s2048,d64,bwd"] {
-        let problem: Problem = id.parse().expect("a problem");
+        let problem: Attention = id.parse().expect("a problem");
         group.throughput(Throughput::Elements(work::flops(&problem) as u64));
         let mut worker = worker();
         let request = Prepare {

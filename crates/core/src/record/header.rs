@@ -12,6 +12,7 @@ use crate::suite::rules::Rules;
 use crate::suite::structural::Count;
 use crate::suite::{Override, Settings};
 use regatta_worker::attention::{Case, CaseId, VariantId};
+use regatta_worker::operator::Operators;
 use regatta_worker::protocol::Cache;
 pub use regatta_worker::protocol::Peak;
 use regatta_worker::units::{Elapsed, Nanoseconds};
@@ -35,6 +36,9 @@ pub struct RunHeader {
     pub git: Option<Git>,
     /// The suite that was measured.
     pub suite: SuiteRecord,
+    /// Declared operators of its cases, by name.
+    #[serde(default, skip_serializing_if = "Operators::is_empty")]
+    pub operators: Operators,
     /// The demands of the suite.
     pub rules: Rules,
     /// The settings of the measurement.

@@ -37,6 +37,7 @@ pub fn header() -> RunHeader {
             filtered_out: None,
             overrides: Vec::new(),
         },
+        operators: Default::default(),
         rules: Rules::default(),
         settings: Settings::default(),
         machine: Fingerprint {

@@ -144,6 +144,19 @@ impl<'a> TomlDocument<'a> {
         }
     }
 
+    /// True where something stands at a path.
+    pub fn has(&self, path: &str) -> bool {
+        self.places.contains_key(path)
+    }
+
+    /// Keys of the table at a path, in the order in which they stand.
+    pub fn in_order<'k>(&self, path: &str, keys: impl Iterator<Item = &'k String>) -> Vec<String> {
+        let place = |name: &String| self.places.get(&key(path, name)).map(|at| at.value.start);
+        let mut keys: Vec<String> = keys.cloned().collect();
+        keys.sort_by_key(place);
+        keys
+    }
+
     /// The folder of the file, from which paths in it are.
     pub fn folder(&self) -> &'a Path {
         let file = Path::new(&self.source.label);

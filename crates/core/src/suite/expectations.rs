@@ -11,7 +11,8 @@ use super::rules::{Expectation, Metric, Origin, Selector};
 use super::structural::{Count, Limit, Quantity};
 use super::sweep::facets;
 use regatta_worker::attention::axes::{SEQ, SEQ_AXES};
-use regatta_worker::attention::{Case, FACETS, ParamValue, Params, Problem, VariantId};
+use regatta_worker::attention::{Case, FACETS, ParamValue, Params, VariantId};
+use regatta_worker::operator::Problem;
 use regatta_worker::units::Ratio;
 
 /// Each is compared with every case: more than these take longer to read than to measure.
@@ -250,9 +251,14 @@ impl TableReader<'_> {
         let mut selector = Selector::default();
         for (facet, texts) in facets(self.document, &at, written)? {
             let mut params = self.suite.cases.iter().flat_map(|case| case.params.iter());
-            let known = FACETS.contains(&facet.as_str()) || facet == SEQ;
+            let declared = Case::declared_axes(&self.suite.cases);
+            let known = FACETS.contains(&facet.as_str()) || declared.contains(&facet);
+            let known = known || facet == SEQ || facet == "operator";
             if !known && !params.any(|(name, _)| *name == facet) {
-                let near = nearest(&facet, FACETS.iter().copied());
+                let names = FACETS
+                    .into_iter()
+                    .chain(declared.iter().map(String::as_str));
+                let near = nearest(&facet, names);
                 let hint = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
                 let error = format!("neither an axis nor a parameter of this suite{hint}");
                 return Err(self.document.error(&key(&at, &facet), error));

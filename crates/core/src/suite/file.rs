@@ -10,6 +10,7 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserializer, Error, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 
 use super::environment::Environment;
+use super::operators::OperatorTable;
 use super::rules::{Ignored, Metric};
 use super::workers::Build;
 use regatta_worker::protocol::Cache;
@@ -23,6 +24,9 @@ pub struct SuiteFile {
     pub description: Option<String>,
     /// A suite whose cases and rules this one starts from: a file beside it, or a built-in one.
     pub extends: Option<String>,
+    /// Computations beside attention, by name: a table, or the path of a file that has its keys.
+    #[serde(default)]
+    pub operators: BTreeMap<String, ValueOr<String, OperatorTable>>,
     /// Axes under a name, which `shapes` of a sweep may give in their place.
     #[serde(default)]
     pub shapes: BTreeMap<String, Axes>,
@@ -112,12 +116,10 @@ pub struct PolicyTable {
 
 /// Some cases: the product of variants, shapes, axes and parameters.
 #[derive(Debug, Deserialize)]
-#[cfg_attr(
-    feature = "schemas",
-    derive(schemars::JsonSchema),
-    schemars(extend("additionalProperties" = false))
-)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct SweepTable {
+    /// What is computed: an operator of `[operators]`, by default `attention`.
+    pub operator: Option<String>,
     /// `worker/name` or `worker/name@environment`.
     #[cfg_attr(feature = "schemas", schemars(required))]
     pub variants: Option<OneOrMore<String>>,
@@ -404,7 +406,13 @@ mod schemas {
                 "description": "Lists of values by axis.",
                 "type": "object",
                 "properties": properties,
-                "additionalProperties": false
+                // Axes of declared operators.
+                "additionalProperties": {
+                    "anyOf": [
+                        { "type": ["integer", "string"] },
+                        { "type": "array", "items": { "type": ["integer", "string"] }, "minItems": 1 }
+                    ]
+                }
             })
         }
     }

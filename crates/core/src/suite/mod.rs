@@ -5,6 +5,7 @@ pub mod document;
 pub mod environment;
 mod expectations;
 pub mod file;
+pub mod operators;
 pub mod plan;
 pub mod rules;
 pub mod structural;
@@ -23,6 +24,7 @@ use regatta_worker::protocol::DeviceKind;
 
 use environment::Environment;
 use regatta_worker::attention::{Case, ParamValue, Params, VariantId};
+use regatta_worker::operator::Operators;
 use rules::{Origin, Rules};
 use structural::Count;
 use workers::{Build, OwnWorker};
@@ -36,6 +38,8 @@ pub struct Suite {
     pub description: String,
     /// The suite it was built on.
     pub extends: Option<String>,
+    /// Operators that it declares, by name.
+    pub operators: Operators,
     /// The cases, sorted, each once.
     pub cases: Vec<Case>,
     /// Cases that a filter left out.

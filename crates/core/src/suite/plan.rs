@@ -11,13 +11,15 @@ use super::expectations;
 use super::file::{
     ConfigFile, MeasureTable, PolicyTable, Replacements, Scalar, SuiteFile, ValueOr,
 };
+use super::operators;
 use super::rules::{Metric, Origin, Policy, glob};
 use super::sweep::{parameter, sweep};
 use super::workers::OwnWorker;
 use super::{Override, Settings, Suite};
 use regatta_worker::attention::{
-    Case, CaseId, NAME_RULE, ParamValue, ParseError, VariantId, is_name, parameter_name, work,
+    Case, CaseId, NAME_RULE, ParamValue, ParseError, VariantId, is_name, parameter_name,
 };
+use regatta_worker::operator::Operators;
 use regatta_worker::units::Share;
 
 /// Reads one suite. `base` finds the suite it extends.
@@ -43,6 +45,7 @@ pub fn read(
     suite.description = file.description.clone().unwrap_or_default();
     measure(&file.measure, &mut suite.settings);
     policy(&document, &file.policy, &mut suite.rules.policy)?;
+    operators::read(&document, file.operators, &mut suite.operators)?;
     for (place, table) in file.sweep.iter().enumerate() {
         let at = format!("sweep[{place}]");
         sweep(&document, &at, table, &file.shapes, &mut suite)?;
@@ -298,12 +301,17 @@ impl FromStr for Place {
 }
 
 /// Deals cases to so many shards as cards are dealt: the dearest first, by the operations of
-/// their problems, one to each shard in turn. Each shard has its cases sorted.
-pub fn deal(cases: &[Case], of: u32) -> Vec<Vec<Case>> {
-    let mut cards: Vec<(f64, &Case)> = cases
-        .iter()
-        .map(|case| (work::flops(&case.problem), case))
-        .collect();
+/// their problems, or by their bytes where an operator does not say, one to each shard in turn. Each
+/// shard has its cases sorted.
+pub fn deal(cases: &[Case], operators: &Operators, of: u32) -> Vec<Vec<Case>> {
+    let cost = |case: &Case| {
+        let problem = &case.problem;
+        let cost = problem
+            .flops(operators)
+            .or_else(|| problem.bytes(operators));
+        cost.unwrap_or_default()
+    };
+    let mut cards: Vec<(f64, &Case)> = cases.iter().map(|case| (cost(case), case)).collect();
     cards.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
     let mut shards = vec![Vec::new(); of as usize];
     for (place, (_, case)) in cards.into_iter().enumerate() {
@@ -321,7 +329,8 @@ mod tests {
     fn cases_are_dealt_in_turn_the_dearest_first_whatever_their_order() {
         let ids = ["s16", "s32", "s64", "s128", "s256"].map(|seq| format!("cpu/a:{seq},d64"));
         let mut cases: Vec<Case> = ids.iter().map(|id| id.parse().unwrap()).collect();
-        let dealt = deal(&cases, 2);
+        let none = Operators::new();
+        let dealt = deal(&cases, &none, 2);
         let named = |shard: &[Case]| shard.iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(
             named(&dealt[0]),
@@ -329,9 +338,12 @@ mod tests {
         );
         assert_eq!(named(&dealt[1]), [&ids[1], &ids[3]].map(Clone::clone));
         cases.reverse();
-        assert_eq!(deal(&cases, 2), dealt);
+        assert_eq!(deal(&cases, &none, 2), dealt);
         assert_eq!(
-            deal(&cases, 7).iter().filter(|one| one.is_empty()).count(),
+            deal(&cases, &none, 7)
+                .iter()
+                .filter(|one| one.is_empty())
+                .count(),
             2
         );
     }

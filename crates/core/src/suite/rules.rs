@@ -96,8 +96,10 @@ impl Expectation {
             facet => named.contains(facet),
         };
         let parameters = case.params.iter().map(|(name, _)| name.as_str());
+        let declared = Case::declared_axes([case]);
         FACETS
             .into_iter()
+            .chain(declared.iter().map(String::as_str))
             .chain(parameters)
             .filter(|facet| !free(facet))
             .map(|facet| {

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use toml::Value;
 
 use super::Suite;
-use super::document::{DocumentError, TomlDocument, key, unknown_key};
+use super::document::{DocumentError, TomlDocument, key, name_hint, unknown_key};
 use super::file::{Axes, Facets, OneOrMore, Scalar, SweepTable, ValueOr};
 use regatta_worker::attention::axes::{Form, axis, settable};
 use regatta_worker::attention::{
-    Case, LONGEST_AXIS, ParamValue, Params, Problem, VariantId, parameter_name,
+    Attention, Case, LONGEST_AXIS, ParamValue, Params, Point, VariantId, parameter_name,
 };
+use regatta_worker::operator::{ATTENTION, AxisKind, DeclaredProblem, Operator, Problem};
 
 /// More cases than these are a slip of the pen.
 const MAX_CASES: usize = 100_000;
@@ -41,21 +42,119 @@ fn texts(
 
 const EMPTY: &str = "an empty list makes no case; give at least one value";
 
+/// What a sweep is of.
+enum Swept {
+    Attention,
+    Declared(Box<Operator>),
+}
+
+impl Swept {
+    /// The names that a sweep may give values to.
+    fn names(&self) -> Vec<&str> {
+        match self {
+            Swept::Attention => settable().collect(),
+            Swept::Declared(operator) => {
+                let axes = operator.axes.keys().map(String::as_str);
+                axes.chain(["dtype"]).collect()
+            }
+        }
+    }
+
+    /// A value of an axis as text.
+    fn value(&self, name: &str, value: &Scalar) -> Result<String, String> {
+        match self {
+            Swept::Attention => axis_value(name, value),
+            Swept::Declared(operator) => declared_value(operator, name, value),
+        }
+    }
+
+    fn problem(&self, point: &Point<'_>) -> Result<Problem, String> {
+        match self {
+            Swept::Attention => match Attention::at(point) {
+                Ok(attention) => Ok(attention.into()),
+                Err(error) => Err(error.to_string()),
+            },
+            Swept::Declared(operator) => declared_problem(operator, point).map(Problem::Declared),
+        }
+    }
+}
+
+fn declared_value(operator: &Operator, name: &str, value: &Scalar) -> Result<String, String> {
+    let text = value.text()?;
+    if name == "dtype" {
+        let allowed = operator.dtypes.iter().any(|dtype| dtype.name() == text);
+        let names: Vec<&str> = operator.dtypes.iter().map(|dtype| dtype.name()).collect();
+        let refused = || format!("the operator has dtypes = {}", names.join(", "));
+        return allowed.then_some(text).ok_or_else(refused);
+    }
+    match operator.axes.get(name) {
+        Some(AxisKind::Words(words)) if words.contains(&text) => Ok(text),
+        Some(AxisKind::Words(words)) => Err(format!("use {}", words.join(" or "))),
+        _ => match &value.0 {
+            Value::Integer(number) if (0..=LONGEST_AXIS.into()).contains(number) => Ok(text),
+            Value::Integer(_) => Err(format!("must be from 0 to {LONGEST_AXIS}")),
+            other => Err(format!(
+                "expected a whole number, found {}",
+                other.type_str()
+            )),
+        },
+    }
+}
+
+/// The problem of an operator at a point, whose shapes and draws have values.
+fn declared_problem(operator: &Operator, point: &Point<'_>) -> Result<DeclaredProblem, String> {
+    let name = &operator.name;
+    let mut problem = operator.example();
+    for (axis, kind) in &operator.axes {
+        match point.get(axis.as_str()) {
+            Some(text) => drop(
+                problem
+                    .axes
+                    .insert(axis.clone(), ParamValue::from(text.as_str())),
+            ),
+            None if *kind == AxisKind::Number(None) => {
+                return Err(format!(
+                    "axis `{axis}` of operator `{name}` has no default; give it in the sweep"
+                ));
+            }
+            None => {}
+        }
+    }
+    if let Some(dtype) = point.get("dtype") {
+        problem.dtype = dtype.parse().map_err(|error| format!("{error}"))?;
+    }
+    let place = |key: &str, why: &str| format!("operators.{name}.{key}: {why}");
+    operator
+        .operands(&problem)
+        .map_err(|(key, why)| place(&key, &why))?;
+    let flops = operator.flops_of(&problem);
+    flops.map_err(|why| place("flops", &why))?;
+    let bytes = operator.bytes_of(&problem);
+    bytes.map_err(|why| place("bytes", &why))?;
+    Ok(problem)
+}
+
 /// The lists of some axes: each value is one that its axis can have.
-fn axes(
+fn axes<'s>(
     document: &TomlDocument<'_>,
     at: &str,
     axes: &Axes,
+    swept: &'s Swept,
     beside: &[&'static str],
-) -> Result<BTreeMap<&'static str, Vec<String>>, DocumentError> {
+) -> Result<BTreeMap<&'s str, Vec<String>>, DocumentError> {
     let mut lists = BTreeMap::new();
+    let names = swept.names();
     for (name, values) in &axes.0 {
         let at = key(at, name);
-        let Some(axis) = settable().find(|known| known == name) else {
-            let known: Vec<&str> = beside.iter().copied().chain(settable()).collect();
+        let Some(axis) = names.iter().copied().find(|known| known == name) else {
+            let known: Vec<&str> = beside
+                .iter()
+                .copied()
+                .chain(names.iter().copied())
+                .collect();
             return Err(document.error(&at, unknown_key(name, &known)));
         };
-        let texts = texts(document, &at, values, |value| axis_value(axis, value))?;
+        let texts = texts(document, &at, values, |value| swept.value(axis, value))?;
         lists.insert(axis, texts);
     }
     Ok(lists)
@@ -87,7 +186,7 @@ pub(super) fn parameter(value: &Scalar) -> Result<ParamValue, String> {
 }
 
 /// Keys of a sweep beside its axes.
-const BESIDE: [&str; 3] = ["variants", "shapes", "params"];
+const BESIDE: [&str; 4] = ["variants", "operator", "shapes", "params"];
 
 /// Adds the cases of a sweep to those of a suite; `named` are the shapes that have names.
 ///
@@ -100,9 +199,21 @@ pub(super) fn sweep(
     named: &BTreeMap<String, Axes>,
     suite: &mut Suite,
 ) -> Result<(), DocumentError> {
+    let swept = match table.operator.as_deref() {
+        None | Some(ATTENTION) => Swept::Attention,
+        Some(name) => match suite.operators.get(name) {
+            Some(operator) => Swept::Declared(Box::new(operator.clone())),
+            None => {
+                let known = suite.operators.keys().map(String::as_str);
+                let hint = name_hint(name, known.chain([ATTENTION]));
+                let error = format!("no such operator; {hint}");
+                return Err(document.error(&key(at, "operator"), error));
+            }
+        },
+    };
     let Some(written) = &table.variants else {
         // A misspelt key is named first.
-        axes(document, at, &table.axes, &BESIDE)?;
+        axes(document, at, &table.axes, &swept, &BESIDE)?;
         return Err(document.error(at, "`variants` is missing"));
     };
     let mut variants = Vec::new();
@@ -117,7 +228,7 @@ pub(super) fn sweep(
             .or_insert_with(|| document.place(&at));
         variants.push(id);
     }
-    let beside = axes(document, at, &table.axes, &BESIDE)?;
+    let beside = axes(document, at, &table.axes, &swept, &BESIDE)?;
     let mut shapes = Vec::new();
     for (place, shape) in table.shapes.iter().flat_map(OneOrMore::iter) {
         let at = element(&key(at, "shapes"), place);
@@ -132,7 +243,7 @@ pub(super) fn sweep(
                 }
             },
         };
-        shapes.push(axes(document, &at, shape, &[])?);
+        shapes.push(axes(document, &at, shape, &swept, &[])?);
     }
     for (name, is_empty) in [
         ("variants", variants.is_empty()),
@@ -148,13 +259,22 @@ pub(super) fn sweep(
     // A shape's value of an axis overrides the sweep's.
     for shape in &mut shapes {
         for (name, values) in &beside {
-            shape.entry(name).or_insert_with(|| values.clone());
+            shape.entry(*name).or_insert_with(|| values.clone());
         }
     }
     let mut params = BTreeMap::new();
     for (name, values) in &table.params {
         let at = key(&key(at, "params"), name);
         parameter_name(name).map_err(|error| document.error(&at, error.to_string()))?;
+        if let Swept::Declared(operator) = &swept
+            && (operator.axes.contains_key(name)
+                || operator.inputs.contains_key(name)
+                || operator.scalars.contains_key(name))
+        {
+            let error =
+                "cannot name a parameter: it is an axis, an input or a scalar of the operator";
+            return Err(document.error(&at, error));
+        }
         let text = |value: &Scalar| parameter(value).map(|value| value.to_string());
         params.insert(name.as_str(), texts(document, &at, values, text)?);
     }
@@ -173,7 +293,7 @@ pub(super) fn sweep(
     }
     let params: Vec<Params> = product(&params).iter().map(parameters).collect();
     for point in shapes.iter().flat_map(product) {
-        let problem = Problem::at(&point).map_err(|error| {
+        let problem = swept.problem(&point).map_err(|error| {
             let values: Vec<String> = point.iter().map(|(k, v)| format!("{k} = {v}")).collect();
             document.error(at, format!("{error} (at {})", values.join(", ")))
         })?;

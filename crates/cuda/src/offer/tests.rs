@@ -44,7 +44,7 @@ fn own() -> Offer {
 
 /// A refusal's kind is in its words: those of an unsupported case begin with it.
 fn plan_with(problem: &str, params: &Params) -> Result<Plan, String> {
-    let problem: Problem = problem.parse().unwrap();
+    let problem: Attention = problem.parse().unwrap();
     let asked = PlanRequest {
         problem: &problem,
         params,
@@ -109,7 +109,7 @@ fn grids_are_held_to_what_a_device_takes() {
         let mut own = own();
         assert!(CONTRACT.contains(from));
         own.contract = contract::parse(&CONTRACT.replacen(from, to, 1)).unwrap();
-        let problem: Problem = "s8,d8".parse().unwrap();
+        let problem: Attention = "s8,d8".parse().unwrap();
         let params = Params::default();
         let asked = PlanRequest {
             problem: &problem,
@@ -151,7 +151,7 @@ fn grids_are_held_to_what_a_device_takes() {
     }
 }
 fn plan_on(variant: &str, problem: &str, params: &Params, limits: Limits) -> Result<Plan, String> {
-    let problem: Problem = problem.parse().unwrap();
+    let problem: Attention = problem.parse().unwrap();
     let asked = PlanRequest {
         problem: &problem,
         params,

@@ -17,7 +17,7 @@ use crate::loaded::Roots;
 use crate::machine::{fingerprint, worker_record};
 use crate::preflight::{self, Introduced};
 use crate::schedule::{Lane, blocks};
-use crate::session::{Running, Session, SessionState};
+use crate::session::{Running, Session, SessionState, reference_worker};
 use crate::workers::Processes;
 use regatta_core::output::{REPORT_FILES, check_writable};
 use regatta_core::record::RecordError;
@@ -34,6 +34,7 @@ use regatta_core::suite::Suite;
 use regatta_core::suite::plan::{Place, deal};
 use regatta_core::text::{clean, one_line, shell_command};
 use regatta_worker::attention::Case;
+use regatta_worker::operator::Operators;
 use regatta_worker::units::{Nanoseconds, counted};
 
 /// One side of an experiment, whose workers have introduced themselves.
@@ -104,7 +105,11 @@ impl Arm {
     /// The workers of a setup, none of them started.
     pub(super) fn processes(setup: &Setup, directory: &Path) -> Result<Processes, ExperimentError> {
         let cases = setup.suite.cases.iter();
-        let workers: Vec<String> = cases.map(|case| case.variant.worker_name()).collect();
+        let workers = cases.map(|case| case.variant.worker_name());
+        let operators = operators_of(&setup.suite).into_values();
+        let references = operators.filter(|operator| operator.reference.is_some());
+        let references = references.map(|operator| reference_worker(&operator.name));
+        let workers: Vec<String> = workers.chain(references).collect();
         let (environment, logs) = (setup.environment.as_deref(), directory.join("logs"));
         let processes = Processes::find(workers.iter(), &setup.suite, environment, logs)?;
         Ok(match &setup.revision {
@@ -263,6 +268,7 @@ impl Arm {
                 overrides: suite.overrides.clone(),
                 counts: suite.counts.clone(),
             },
+            operators: operators_of(&suite),
             rules: suite.rules.clone(),
             settings: suite.settings.clone(),
             machine: fingerprint(&hellos),
@@ -403,9 +409,24 @@ impl Arm {
     }
 }
 
+/// The declared operators of a suite's cases.
+fn operators_of(suite: &Suite) -> Operators {
+    let problems = suite
+        .cases
+        .iter()
+        .filter_map(|case| case.problem.declared());
+    let names: BTreeSet<&String> = problems.map(|problem| &problem.operator).collect();
+    let operators = suite.operators.iter();
+    let operators = operators.filter(|(name, _)| names.contains(name));
+    operators
+        .map(|(name, one)| (name.clone(), one.clone()))
+        .collect()
+}
+
 /// The cases of a suite that fall to a shard.
 fn shard_cases(suite: &Suite, place: Place) -> Result<Vec<Case>, ExperimentError> {
-    let cases = deal(&suite.cases, place.of).swap_remove(place.index as usize - 1);
+    let mut shards = deal(&suite.cases, &suite.operators, place.of);
+    let cases = shards.swap_remove(place.index as usize - 1);
     if cases.is_empty() {
         Err(ExperimentError::Usage(format!(
             "--shard {place}: {} has {}, and a shard needs one",

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use super::declared::compare_sides;
 use super::outside_clock::{cpu_of_children, keep_waits_for_children};
 use super::{
     Asked, CaseEnd, Observer, Ready, Session, fault_of, limit, no_answer, start_of, worker_lost,
@@ -20,6 +21,7 @@ use regatta_core::record::side::median;
 use regatta_core::record::types::{Entry, Fault, Measurement, Outcome, Start};
 use regatta_core::suite::rules::Metric;
 use regatta_worker::attention::Case;
+use regatta_worker::operator::Operands;
 use regatta_worker::protocol::{Measure, ReplyBody, RequestBody};
 
 /// Writes the entry of a case into its run.
@@ -61,6 +63,16 @@ enum Stage {
     Ready(Box<Ready>),
     Timed(Box<Ready>, Box<Measurement>),
     Ended(CaseEnd),
+}
+
+impl Stage {
+    /// The operands of a case whose results are there.
+    fn operands(&self) -> Option<&Operands> {
+        match self {
+            Stage::Ready(ready) | Stage::Timed(ready, _) => ready.operands.as_deref(),
+            Stage::Asked(_) | Stage::Ended(_) => None,
+        }
+    }
 }
 
 /// Runs a block, handing each entry to the `keep` of its lane as soon as it is there. Where only one
@@ -156,7 +168,7 @@ fn start_workers<E>(lanes: &mut [Running<'_, E>], place: usize) {
 /// Has all workers prepare their cases at the same time, and checks what they computed.
 fn prepare_all<'a, E>(lanes: &mut [Running<'_, E>], runs: &mut [Option<CaseRun<'a>>]) {
     let mut asked: Vec<(&mut Running<'_, E>, &mut CaseRun<'a>, Asked)> = Vec::new();
-    for (lane, run) in lanes.iter_mut().zip(runs) {
+    for (lane, run) in lanes.iter_mut().zip(runs.iter_mut()) {
         let Some(run) = run else { continue };
         match std::mem::replace(&mut run.stage, Stage::Ended(out_of_turn().into())) {
             Stage::Asked(request) => asked.push((lane, run, *request)),
@@ -180,6 +192,45 @@ fn prepare_all<'a, E>(lanes: &mut [Running<'_, E>], runs: &mut [Option<CaseRun<'
     for (((lane, run, asked), reply), began) in asked.into_iter().zip(replies).zip(began) {
         lane.take_prepared(run, asked, reply, began.as_ref());
         lane.session.spend(run.case, taken + laps.end());
+    }
+    if let [one, other] = lanes
+        && let [Some(run), Some(other_run)] = runs
+    {
+        compare_results([(one, run), (other, other_run)], false);
+    }
+}
+
+/// Compares the head's results with the base's, of an operator without a reference.
+fn compare_results<E>(pair: [(&mut Running<'_, E>, &mut CaseRun<'_>); 2], after_timing: bool) {
+    let [one, other] = pair;
+    let (base, head) = match one.0.lane.side {
+        TurnSide::Base => (one, other),
+        TurnSide::Head => (other, one),
+    };
+    let Some((operator, _)) = head.0.session.declared(head.1.case) else {
+        return;
+    };
+    let has_reference = operator.reference.is_some();
+    let name = operator.name.clone();
+    let (Some(_), Some(operands)) = (base.1.stage.operands(), head.1.stage.operands().cloned())
+    else {
+        return;
+    };
+    if has_reference {
+        return;
+    }
+    let folders = [&mut base.0.session, &mut head.0.session].map(|session| session.folder());
+    let [Ok(base), Ok(of_head)] = folders else {
+        return;
+    };
+    let sides = (base.as_path(), of_head.as_path());
+    match compare_sides(&name, &operands, sides, after_timing) {
+        Err(rejected) => head.1.stage = Stage::Ended(Outcome::from(rejected).into()),
+        Ok(errors) => match &mut head.1.stage {
+            Stage::Ready(ready) => ready.errors = errors,
+            Stage::Timed(_, measurement) => measurement.errors_after = errors,
+            _ => {}
+        },
     }
 }
 
@@ -256,6 +307,11 @@ fn take_turns<E>(pairs: &mut [(&mut Running<'_, E>, CaseRun<'_>)]) {
     }
     if in_turns && let Some(turn) = turn {
         compare_turns(&mut ready, turn);
+        if let [one, other] = &mut ready[..] {
+            let (lane, run) = &mut **one;
+            let (other_lane, other_run) = &mut **other;
+            compare_results([(lane, run), (other_lane, other_run)], true);
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use regatta_worker::attention::reference::{self, TooLarge};
 use regatta_worker::attention::tolerance::Expected;
-use regatta_worker::attention::{Direction, Problem, work};
+use regatta_worker::attention::{Attention, Direction, work};
 
 /// Problems up to this many operations are computed here as well, so that a worker
 /// with a wrong check of its own is noticed. Forward and backward are counted together, and
@@ -33,9 +33,9 @@ pub enum ReferenceLookup<'a> {
 
 /// References that were computed, by problem, seed and the draw of its probes.
 pub struct ReferenceCache {
-    pub kept: BTreeMap<(Problem, u64, Option<u64>), ByResult>,
+    pub kept: BTreeMap<(Attention, u64, Option<u64>), ByResult>,
     /// Computes what is not here: problem, seed, draw of its probes, bytes that it may take.
-    pub compute: fn(&Problem, u64, Option<u64>, u64) -> Result<ByResult, TooLarge>,
+    pub compute: fn(&Attention, u64, Option<u64>, u64) -> Result<ByResult, TooLarge>,
 }
 
 impl Default for ReferenceCache {
@@ -49,7 +49,12 @@ impl Default for ReferenceCache {
 
 impl ReferenceCache {
     /// The expected results of a problem.
-    pub fn find(&mut self, problem: &Problem, seed: u64, draw: Option<u64>) -> ReferenceLookup<'_> {
+    pub fn find(
+        &mut self,
+        problem: &Attention,
+        seed: u64,
+        draw: Option<u64>,
+    ) -> ReferenceLookup<'_> {
         let wanted = problem.same_values();
         // One with gradients serves forward alone as well.
         let both = (wanted.with(Direction::Both), seed, draw);
@@ -75,12 +80,12 @@ impl ReferenceCache {
     }
 }
 
-fn is_projection(problem: &Problem) -> bool {
+fn is_projection(problem: &Attention) -> bool {
     problem.projection.is_some()
 }
 
 /// True for a problem that the harness does not compute, as docs/TIMING.md says.
-fn too_large(problem: &Problem) -> bool {
+fn too_large(problem: &Attention) -> bool {
     const EACH_PLANE: f64 = 1e3;
     let operations = if is_projection(problem) {
         work::flops(problem)

@@ -15,7 +15,7 @@ type Errors = BTreeMap<String, TensorError>;
 type Probes = BTreeMap<String, Vec<Option<f64>>>;
 
 /// The right answer of a worker to the inputs of a seed.
-fn right(problem: &Problem, seed: u64) -> (Errors, Probes) {
+fn right(problem: &Attention, seed: u64) -> (Errors, Probes) {
     let (mut errors, mut probes) = (Errors::new(), Probes::new());
     for (name, whole) in whole(problem, seed).unwrap() {
         let error = TensorError {
@@ -31,7 +31,7 @@ fn right(problem: &Problem, seed: u64) -> (Errors, Probes) {
     (errors, probes)
 }
 
-fn prepared(problem: &Problem) -> Prepared {
+fn prepared(problem: &Attention) -> Prepared {
     let (errors, probes) = right(problem, SEED);
     Prepared {
         tuned: Vec::new(),
@@ -45,7 +45,7 @@ fn prepared(problem: &Problem) -> Prepared {
     }
 }
 
-fn measured(problem: &Problem, of: u64) -> Measured {
+fn measured(problem: &Attention, of: u64) -> Measured {
     let (errors, probes) = right(problem, of);
     Measured {
         device_ns: vec![Nanoseconds(1e6)],
@@ -72,7 +72,7 @@ fn asked_by(draw: Option<u64>) -> AskedResult {
 /// The verifier's answer for so many sets of inputs, the first of this seed.
 fn after(
     verifier: &mut Verifier,
-    problem: &Problem,
+    problem: &Attention,
     seed: u64,
     input_sets: u32,
     of: &Measured,
@@ -85,7 +85,7 @@ fn after(
     verifier.check_after(problem, asked, &variant(), of)
 }
 
-fn problem(id: &str) -> Problem {
+fn problem(id: &str) -> Attention {
     id.parse().unwrap()
 }
 
@@ -279,7 +279,7 @@ fn a_check_that_cannot_be_made_is_never_skipped() {
         .unwrap_err();
     assert_eq!(rejected.fault, Fault::WrongResult);
     // Too large to be computed here, as is documented: the worker's check has to do.
-    let large = Problem {
+    let large = Attention {
         seq_q: 1 << 14,
         seq_k: 1 << 14,
         ..small.clone()
@@ -306,7 +306,7 @@ fn device(name: &str) -> Device {
 
 #[test]
 fn samples_above_the_peak_and_memory_that_no_machine_has_are_refused() {
-    let mut problem = Problem::new(8192, 128);
+    let mut problem = Attention::new(8192, 128);
     (problem.heads, problem.kv_heads, problem.dtype) = (16, 16, Dtype::Bf16);
     let held = |name: &str, ns: f64, bytes: u64| {
         let measured = Measured {
@@ -314,7 +314,12 @@ fn samples_above_the_peak_and_memory_that_no_machine_has_are_refused() {
             peak_bytes: Some(Bytes(bytes)),
             ..Measured::default()
         };
-        samples(&problem, &device(name), &asked(1, 1), &measured)
+        samples(
+            &Cost::from(&problem),
+            &device(name),
+            &asked(1, 1),
+            &measured,
+        )
     };
     // 0.55 TFLOP in 0.1 ms: 5,500 TFLOP/s.
     let error = held("NVIDIA H200", 1e5, 1 << 37).unwrap_err();
@@ -338,7 +343,8 @@ fn samples_that_no_processor_can_take_are_refused() {
             device_ns: vec![Nanoseconds(ns), Nanoseconds(1e9)],
             ..Measured::default()
         };
-        samples(&problem.parse().unwrap(), &device, &asked(2, 2), &measured)
+        let problem: Attention = problem.parse().unwrap();
+        samples(&Cost::from(&problem), &device, &asked(2, 2), &measured)
     };
     for (problem, ns, says) in [
         (
@@ -391,7 +397,7 @@ fn a_worker_that_ignores_the_kind_of_sample_is_found_out() {
 
 #[test]
 fn samples_that_no_clock_gives_are_refused() {
-    let problem = Problem::new(16, 16);
+    let problem = Attention::new(16, 16);
     let with = |device_ns: &[f64], host_ns: &[f64], clock_mhz: &[f64]| Measured {
         device_ns: quantities(device_ns.iter().copied()),
         host_ns: quantities(host_ns.iter().copied()),
@@ -412,14 +418,15 @@ fn samples_that_no_clock_gives_are_refused() {
         (with(&pair, &[], &[1980.0, 1e308]), "MHz"),
         (with(&pair, &[], &[1980.0; 3]), "3 of clock_mhz"),
     ] {
-        let error = samples(&problem, &device("x"), &asked(2, 2), &measured).unwrap_err();
+        let error =
+            samples(&Cost::from(&problem), &device("x"), &asked(2, 2), &measured).unwrap_err();
         assert!(error.contains(says), "{error}");
     }
     let waited = |waited_ns: &[f64]| Measured {
         waited_ns: quantities(waited_ns.iter().copied()),
         ..with(&pair, &[], &[])
     };
-    let held = |measured| samples(&problem, &device("x"), &asked(2, 2), &measured);
+    let held = |measured| samples(&Cost::from(&problem), &device("x"), &asked(2, 2), &measured);
     assert_eq!(held(waited(&[0.0, 5.0])), Ok(()));
     for wrong in [[0.0, -5.0], [0.0, f64::NAN]] {
         let error = held(waited(&wrong)).unwrap_err();
@@ -428,20 +435,25 @@ fn samples_that_no_clock_gives_are_refused() {
     let plain = with(&pair, &[1.0, 2.0], &[1980.0, 210.0]);
     let one_clock = with(&pair, &[1.0, 2.0], &[1980.0]);
     for measured in [plain, one_clock] {
-        let held = samples(&problem, &device("x"), &asked(2, 2), &measured);
+        let held = samples(&Cost::from(&problem), &device("x"), &asked(2, 2), &measured);
         assert_eq!(held, Ok(()));
     }
 }
 
 #[test]
 fn more_or_fewer_samples_than_asked_for_are_refused() {
-    let problem = Problem::new(16, 16);
+    let problem = Attention::new(16, 16);
     let taken = |count: usize| Measured {
         device_ns: vec![Nanoseconds(1e9); count],
         ..Measured::default()
     };
     let held = |count, samples_, min| {
-        samples(&problem, &device("x"), &asked(samples_, min), &taken(count))
+        samples(
+            &Cost::from(&problem),
+            &device("x"),
+            &asked(samples_, min),
+            &taken(count),
+        )
     };
     for (count, fine) in [(2, false), (3, true), (20, true), (21, false), (500, false)] {
         assert_eq!(held(count, 20, 3).is_ok(), fine, "{count}");

@@ -22,7 +22,7 @@ use regatta_core::record::side::CaseRecord;
 use regatta_core::suite::rules::Metric;
 use regatta_judge::axes::AxisTable;
 use regatta_judge::judgement::{Change, Row, Timing, Word, tally};
-use regatta_worker::attention::work;
+use regatta_worker::operator::Operators;
 use regatta_worker::units::{Bytes, Digits, NONE, Ratio, counted, numbers};
 
 /// The document as text that ends no element it stands in.
@@ -61,6 +61,7 @@ pub(super) fn document(context: &PageContext, table: &AxisTable) -> String {
         json!({ "name": one_line(&axis.name), "also": also, "values": values, "of": axis.of })
     });
     let (peaks, peak_of) = peaks(context, rows);
+    let operators = &context.report.head.header.operators;
     let document = json!({
         "threshold": context.threshold().0,
         "words": words.iter().map(|word| json!([word.text(), Tone::from_word(*word), sign(*word)])).collect::<Vec<_>>(),
@@ -80,7 +81,7 @@ pub(super) fn document(context: &PageContext, table: &AxisTable) -> String {
             "bytes": peak.gbps.map(|rate| rate * 1e9),
             "how": one_line(&peak.how),
         })).collect::<Vec<_>>(),
-        "intensity": if peak_of.is_empty() { Vec::new() } else { rows.iter().map(intensity).collect() },
+        "intensity": if peak_of.is_empty() { Vec::new() } else { rows.iter().map(|row| intensity(row, operators)).collect() },
         "peak": peak_of,
         "ratio": rows.iter().map(ratios).collect::<Vec<_>>(),
         "axes": axes.collect::<Vec<_>>(),
@@ -116,12 +117,14 @@ fn peaks(context: &PageContext, rows: &[Row]) -> (Vec<Reached>, Vec<Option<usize
 
 /// Operations of a case for each byte that any implementation of it must move; 0 where its id
 /// says no problem.
-fn intensity(row: &Row) -> f64 {
-    let case = row.case.case();
-    case.map_or(0.0, |case| {
-        let intensity = work::flops(&case.problem) / work::bytes(&case.problem);
-        format!("{intensity:.4e}").parse().unwrap_or(0.0)
-    })
+fn intensity(row: &Row, operators: &Operators) -> f64 {
+    let intensity = row.case.case().ok().and_then(|case| {
+        let flops = case.problem.flops(operators)?;
+        Some(flops / case.problem.bytes(operators)?)
+    });
+    format!("{:.4e}", intensity.unwrap_or(0.0))
+        .parse()
+        .unwrap_or(0.0)
 }
 
 fn time(timing: &Timing) -> String {

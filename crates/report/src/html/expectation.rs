@@ -165,7 +165,8 @@ fn parameter(context: &PageContext, result: &ExpectationResult, case: &Case) -> 
     let rule = rules.iter().find(|rule| rule.name == result.name);
     let named = rule.and_then(|rule| {
         let facets = rule.case.facets().chain(rule.against.facets());
-        let mut parameters = facets.filter(|facet| !FACETS.contains(facet));
+        let mut parameters =
+            facets.filter(|facet| !FACETS.contains(facet) && case.problem.axis(facet).is_none());
         parameters.next().map(str::to_owned)
     });
     named.or_else(|| {

@@ -2,10 +2,10 @@
 //! is where nothing is said of it.
 //!
 //! Ids, facets, selectors, sweeps and checks follow from it. A new axis is a row here and a
-//! field of [`Problem`]; `tests/vectors/axes.json` shows the table to other languages.
+//! field of [`Attention`]; `tests/vectors/axes.json` shows the table to other languages.
 
 use super::{
-    Direction, Dtype, Layout, Mask, ParseError, Problem, Projection, ProjectionKind, Varlen,
+    Attention, Direction, Dtype, Layout, Mask, ParseError, Projection, ProjectionKind, Varlen,
 };
 
 /// One axis.
@@ -18,8 +18,8 @@ pub struct Axis {
     pub form: Form,
     /// What it is where nothing is said of it.
     pub unset: Unset,
-    get: fn(&Problem) -> Option<String>,
-    set: fn(&mut Problem, &str) -> Result<(), ParseError>,
+    get: fn(&Attention) -> Option<String>,
+    set: fn(&mut Attention, &str) -> Result<(), ParseError>,
 }
 
 /// How the values of an axis are written: in a suite, and as a token of an id.
@@ -239,7 +239,7 @@ impl Axis {
     }
 
     /// The value of a problem, as a suite writes it; `None` where the problem is without it.
-    pub fn value(&self, problem: &Problem) -> Option<String> {
+    pub fn value(&self, problem: &Attention) -> Option<String> {
         (self.get)(problem)
     }
 
@@ -247,7 +247,7 @@ impl Axis {
     ///
     /// # Errors
     /// When the text is none of its values.
-    pub fn set(&self, problem: &mut Problem, text: &str) -> Result<(), ParseError> {
+    pub fn set(&self, problem: &mut Attention, text: &str) -> Result<(), ParseError> {
         (self.set)(problem, text)
     }
 
@@ -271,7 +271,7 @@ impl Axis {
     }
 
     /// Its value in a problem of which nothing is said about it.
-    pub fn unset_value(&self, problem: &Problem) -> Option<String> {
+    pub fn unset_value(&self, problem: &Attention) -> Option<String> {
         match self.unset {
             Unset::Is(text) => Some(text.to_owned()),
             Unset::As(other) => axis(other)?.value(problem),
@@ -280,7 +280,7 @@ impl Axis {
     }
 
     /// What an id says of it: nothing where that goes without saying.
-    pub(super) fn token(&self, problem: &Problem) -> Option<String> {
+    pub(super) fn token(&self, problem: &Attention) -> Option<String> {
         if self.is_of_lengths() && problem.varlen.is_some() {
             return None;
         }

@@ -1,15 +1,16 @@
 //! Cases and their canonical ids.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::rc::Rc;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::axes::axis;
-use super::{Params, ParseError, Problem, VariantId, parameter_name};
+use super::axes::FACETS;
+use super::{Params, ParseError, VariantId, parameter_name};
+use crate::operator::{DeclaredProblem, Problem};
 
 /// Variant × problem × parameters: what is measured under one name.
 ///
@@ -48,11 +49,32 @@ impl Case {
             "environment" => return self.variant.environment.clone().unwrap_or_default(),
             _ => {}
         }
-        match axis(name) {
-            Some(axis) => axis.value(&self.problem).unwrap_or_default(),
+        match self.problem.axis(name) {
+            Some(value) => value,
+            None if FACETS.contains(&name) => String::new(),
             None => self.params.get(name).to_string(),
         }
     }
+
+    /// The value of an axis; empty where its problem has no such axis.
+    pub fn axis(&self, name: &str) -> String {
+        self.problem.axis(name).unwrap_or_default()
+    }
+
+    /// Names of what tells cases apart beside their parameters and [`FACETS`]: `operator` and the axes
+    /// of declared operators. Empty where all are attention's.
+    pub fn declared_axes<'c>(cases: impl IntoIterator<Item = &'c Case>) -> Vec<String> {
+        let declared = cases.into_iter().filter_map(|case| case.problem.declared());
+        let axes = declared.flat_map(|problem| ["operator"].into_iter().chain(axis_names(problem)));
+        let axes: BTreeSet<&str> = axes.filter(|name| !FACETS.contains(name)).collect();
+        let mut axes: Vec<String> = axes.into_iter().map(str::to_owned).collect();
+        axes.sort_by_key(|name| name != "operator");
+        axes
+    }
+}
+
+fn axis_names(problem: &DeclaredProblem) -> impl Iterator<Item = &str> {
+    problem.axes.keys().map(String::as_str)
 }
 
 impl fmt::Display for Case {
@@ -74,7 +96,8 @@ impl FromStr for Case {
                 "`{text}` is no case id; one reads `cpu/flash:h8,s2048,d64,causal`"
             ))
         })?;
-        // A ragged problem may hold a colon of its own; parameters never lack `=`.
+        // A ragged problem may hold a colon of its own; parameters never lack `=`, and stand alone
+        // behind a declared problem.
         let (problem, params) = match rest.rsplit_once(':') {
             Some((problem, params)) if params.contains('=') => (problem, Some(params)),
             _ => (rest, None),
@@ -154,24 +177,40 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    use crate::attention::{Direction, ParamValue};
+    use crate::attention::{Attention, Direction, ParamValue};
 
     #[test]
     fn only_what_differs_from_its_default_appears() {
+        let mut problem = Attention::new(10_000, 32);
+        problem.direction = Direction::Backward;
         let mut case = Case {
             variant: "torch/efficient".parse().unwrap(),
-            problem: Problem::new(10_000, 32),
+            problem: problem.clone().into(),
             params: Params::default(),
         };
-        case.problem.direction = Direction::Backward;
         assert_eq!(case.to_string(), "torch/efficient:s10000,d32,bwd");
         case.params.set("num_splits_key", ParamValue::Int(1));
-        case.problem.batch = 2;
-        (case.problem.heads, case.problem.kv_heads) = (8, 8);
+        problem.batch = 2;
+        (problem.heads, problem.kv_heads) = (8, 8);
+        case.problem = problem.into();
         assert_eq!(
             case.to_string(),
             "torch/efficient:b2,h8,s10000,d32,bwd:num_splits_key=1"
         );
+    }
+
+    #[test]
+    fn a_case_of_a_declared_operator_has_its_axes_and_parameters() {
+        let id = "mine/rmsnorm:rmsnorm,rows=8,width=64,dtype=bf16:block=4";
+        let case: Case = id.parse().unwrap();
+        assert_eq!(case.to_string(), id);
+        let facets = ["operator", "rows", "dtype", "heads", "block", "warps"];
+        let facets = facets.map(|name| case.facet(name));
+        assert_eq!(facets, ["rmsnorm", "8", "bf16", "", "4", "auto"]);
+        let attention: Case = "cpu/flash:s8,d8".parse().unwrap();
+        assert!(Case::declared_axes([&attention]).is_empty());
+        let axes = Case::declared_axes([&attention, &case]);
+        assert_eq!(axes, ["operator", "rows", "width"]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The domain: attention problems, what they cost, and what they should give.
 //!
-//! Knows nobody. A [`Problem`] is one attention computation, or one [`Projection`] around
+//! Knows nobody. A [`Attention`] is one attention computation, or one [`Projection`] around
 //! it; a [`Case`] is a variant (one implementation) on a problem with parameters.
 
 pub mod axes;
@@ -19,7 +19,7 @@ pub use axes::FACETS;
 pub use case::{Case, CaseId};
 pub use mask::{Align, Mask};
 pub use params::{AUTO, NAME_RULE, ParamValue, Params, VariantId, is_name, parameter_name};
-pub use problem::{Point, Problem};
+pub use problem::{Attention, Point};
 pub use projection::{Projection, ProjectionKind, Sizes};
 pub use values::{Direction, Dtype, LONGEST_AXIS, Layout, Varlen};
 

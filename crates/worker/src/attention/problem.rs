@@ -24,7 +24,7 @@ use super::{Direction, Dtype, LONGEST_AXIS, Layout, Mask, ParseError, Projection
 /// these sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-pub struct Problem {
+pub struct Attention {
     /// Independent sequences.
     pub batch: u32,
     /// Query heads.
@@ -55,10 +55,10 @@ pub struct Problem {
     pub projection: Option<Projection>,
 }
 
-impl Problem {
+impl Attention {
     /// A square, full, one-head forward problem in f32: every axis at its default.
-    pub fn new(seq: u32, head_dim: u32) -> Problem {
-        Problem {
+    pub fn new(seq: u32, head_dim: u32) -> Attention {
+        Attention {
             batch: 1,
             heads: 1,
             kv_heads: 1,
@@ -77,21 +77,21 @@ impl Problem {
 
     /// The problem without what changes no value of its results: layout, and whether a
     /// gradient is asked for with its forward or alone.
-    pub fn same_values(&self) -> Problem {
+    pub fn same_values(&self) -> Attention {
         let direction = if self.direction.has_backward() {
             Direction::Both
         } else {
             Direction::Forward
         };
-        Problem {
+        Attention {
             layout: Layout::Bshd,
             ..self.with(direction)
         }
     }
 
     /// The same in another direction.
-    pub fn with(&self, direction: Direction) -> Problem {
-        Problem {
+    pub fn with(&self, direction: Direction) -> Attention {
+        Attention {
             direction,
             ..self.clone()
         }
@@ -137,7 +137,7 @@ impl Problem {
 
 /// Values of some axes by their names, [`SEQ`] among them, as a suite
 /// writes them.
-pub type Point = BTreeMap<&'static str, String>;
+pub type Point<'a> = BTreeMap<&'a str, String>;
 
 /// The axes in the order of their tokens.
 static IN_ORDER: LazyLock<Vec<&'static Axis>> = LazyLock::new(|| {
@@ -147,18 +147,18 @@ static IN_ORDER: LazyLock<Vec<&'static Axis>> = LazyLock::new(|| {
 });
 
 /// The axis that makes a batch ragged, where a point has it.
-fn lengths(point: &Point) -> Option<&'static Axis> {
+fn lengths(point: &Point<'_>) -> Option<&'static Axis> {
     let of_lengths = |axis: &&Axis| matches!(axis.form, Form::Lengths(_));
     let mut lengths = AXES.iter().filter(of_lengths);
     lengths.find(|axis| point.contains_key(axis.name))
 }
 
-impl Problem {
+impl Attention {
     /// The problem at a point of a sweep.
     ///
     /// # Errors
     /// When an axis without a default is not given, or the values contradict each other.
-    pub fn at(point: &Point) -> Result<Problem, ParseError> {
+    pub fn at(point: &Point<'_>) -> Result<Attention, ParseError> {
         let given = |name: &str| point.contains_key(name);
         if given(SEQ) && SEQ_AXES.iter().any(|axis| given(axis)) {
             return Err(ParseError::new(
@@ -175,7 +175,7 @@ impl Problem {
                 "`{lengths}` fixes `{axis}`; leave `{axis}` out"
             )));
         }
-        let mut problem = Problem::new(0, 0);
+        let mut problem = Attention::new(0, 0);
         for axis in AXES {
             let alias = SEQ_AXES.contains(&axis.name).then_some(SEQ);
             let text = point
@@ -216,7 +216,7 @@ impl Problem {
     /// An axis of zero, `kv_heads` that does not divide `heads`, ragged lengths
     /// that contradict `batch`, `seq_q`, `seq_k` or `layout`, axes that a projection
     /// does not have.
-    pub fn validated(mut self) -> Result<Problem, ParseError> {
+    pub fn validated(mut self) -> Result<Attention, ParseError> {
         for axis in AXES {
             if let Form::Number(_) | Form::Width(_) = axis.form
                 && let Some(text) = axis.value(&self)
@@ -264,7 +264,7 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for Attention {
     /// The canonical form used in case ids: `h8,s2048,d64,bf16,causal,bwd`.
     ///
     /// Sequence length and head dimension always appear; every other axis only
@@ -326,10 +326,10 @@ fn read_token(token: &str) -> Option<IdToken> {
     })
 }
 
-impl FromStr for Problem {
+impl FromStr for Attention {
     type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Problem, ParseError> {
+    fn from_str(text: &str) -> Result<Attention, ParseError> {
         let mut point = Point::new();
         let mut about = BTreeSet::new();
         for token in text.split(',') {
@@ -343,7 +343,7 @@ impl FromStr for Problem {
             }
             point.extend(said.values);
         }
-        Problem::at(&point)
+        Attention::at(&point)
     }
 }
 
@@ -369,13 +369,13 @@ mod tests {
             ("d8", "`seq` has no default"),
             ("s8", "`head_dim` has no default"),
         ] {
-            let error = id.parse::<Problem>().unwrap_err().to_string();
+            let error = id.parse::<Attention>().unwrap_err().to_string();
             assert!(error.contains(says), "{id}: {error}");
         }
     }
 
     /// A problem in which no axis is at its default, but for those of a projection.
-    fn example() -> Problem {
+    fn example() -> Attention {
         "b2,h4,kv2,s16,sk24,d8,dv4,bf16,window-3-1-br,bhsd,bwd"
             .parse()
             .unwrap()

@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::axes::{AXES, Unset};
-use super::{ParseError, Problem};
+use super::{Attention, ParseError};
 use crate::words;
 
 /// What one rank of a sequence-parallel projection computes.
@@ -79,7 +79,7 @@ pub struct Sizes {
 
 impl Projection {
     /// The sizes of this projection in its problem.
-    pub fn sizes(&self, problem: &Problem) -> Sizes {
+    pub fn sizes(&self, problem: &Attention) -> Sizes {
         let rows = problem.total_q();
         Sizes {
             rows,
@@ -94,7 +94,7 @@ impl Projection {
     ///
     /// # Errors
     /// An axis that a projection does not have, or rows that do not divide into shards.
-    pub fn validate(&self, problem: &Problem) -> Result<(), ParseError> {
+    pub fn validate(&self, problem: &Attention) -> Result<(), ParseError> {
         for axis in AXES.iter().filter(|axis| !axis.is_of_projections()) {
             let fixed = axis.is_of_lengths() && problem.varlen.is_some();
             let value = axis.value(problem);
@@ -128,13 +128,13 @@ mod tests {
     use crate::attention::ProjectionKind;
 
     fn refused(id: &str) -> String {
-        id.parse::<Problem>().unwrap_err().to_string()
+        id.parse::<Attention>().unwrap_err().to_string()
     }
 
     #[test]
     fn ids_say_kind_width_and_ranks() {
         let id = "h32,s1024,d128,bf16,ag4096,r2";
-        let problem: Problem = id.parse().unwrap();
+        let problem: Attention = id.parse().unwrap();
         let projection = Projection {
             kind: ProjectionKind::AllGather,
             hidden: 4096,
@@ -150,7 +150,7 @@ mod tests {
             ranks: 2,
         };
         assert_eq!(projection.sizes(&problem), sizes);
-        let scattered: Problem = "b2,s8,d8,rs16,r4".parse().unwrap();
+        let scattered: Attention = "b2,s8,d8,rs16,r4".parse().unwrap();
         let kind = scattered.projection.map(|projection| projection.kind);
         assert_eq!(kind, Some(ProjectionKind::ReduceScatter));
     }

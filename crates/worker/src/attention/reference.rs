@@ -11,7 +11,7 @@ use rayon::prelude::*;
 
 use super::inputs::{Tensor, element, rounded};
 use super::tolerance::results;
-use super::{Problem, Projection, ProjectionKind, Sizes};
+use super::{Attention, Projection, ProjectionKind, Sizes};
 
 mod part;
 mod plane;
@@ -25,13 +25,13 @@ pub use plane::{Heads, PlaneId, TooLarge, places, planes};
 ///
 /// # Errors
 /// When they do not fit into memory.
-pub fn whole(problem: &Problem, seed: u64) -> Result<BTreeMap<&'static str, Vec<f64>>, TooLarge> {
+pub fn whole(problem: &Attention, seed: u64) -> Result<BTreeMap<&'static str, Vec<f64>>, TooLarge> {
     whole_from(problem, &seeded(seed, problem.dtype))
 }
 
 /// As [`whole`], for inputs from anywhere.
 fn whole_from(
-    problem: &Problem,
+    problem: &Attention,
     source: Elements,
 ) -> Result<BTreeMap<&'static str, Vec<f64>>, TooLarge> {
     let planes = places(problem).collect::<Vec<_>>().into_par_iter();
@@ -55,7 +55,7 @@ fn whole_from(
 ///
 /// # Errors
 /// When it does not fit into memory.
-pub fn projection(problem: &Problem, of: &Projection, seed: u64) -> Result<Vec<f64>, TooLarge> {
+pub fn projection(problem: &Attention, of: &Projection, seed: u64) -> Result<Vec<f64>, TooLarge> {
     let sizes = of.sizes(problem);
     let value = |tensor, index| rounded(element(seed, tensor, index), problem.dtype);
     let terms = Products::new(of.kind, sizes);
@@ -80,7 +80,7 @@ pub fn projection(problem: &Problem, of: &Projection, seed: u64) -> Result<Vec<f
 }
 
 /// Bytes that [`projection`] takes.
-fn projection_bytes(problem: &Problem, of: &Projection) -> u128 {
+fn projection_bytes(problem: &Attention, of: &Projection) -> u128 {
     let terms = Products::new(of.kind, of.sizes(problem));
     let [ranks, inner, rows, width] =
         [terms.ranks, terms.inner, terms.rows, terms.width].map(u128::from);

@@ -215,7 +215,7 @@ pub fn probes_agree(
 mod tests {
     use super::*;
     use crate::attention::reference;
-    use crate::attention::{Align, Mask, Problem};
+    use crate::attention::{Align, Attention, Mask};
 
     fn distance(wrong: &[f64], right: &[f64]) -> Option<f64> {
         let difference: f64 = wrong.iter().zip(right).map(|(a, b)| (a - b).powi(2)).sum();
@@ -224,8 +224,9 @@ mod tests {
     }
 
     /// Results of `right` and of a kernel that computes `wrong` in its stead.
-    fn mistake(right: &Problem, wrong: &Problem) -> Vec<(Direction, Option<f64>)> {
-        let run = |problem: &Problem| reference::whole(&problem.with(Direction::Both), 42).unwrap();
+    fn mistake(right: &Attention, wrong: &Attention) -> Vec<(Direction, Option<f64>)> {
+        let run =
+            |problem: &Attention| reference::whole(&problem.with(Direction::Both), 42).unwrap();
         let (found, right) = (run(wrong), run(right));
         let named = results(Direction::Both).iter();
         named
@@ -235,9 +236,9 @@ mod tests {
 
     #[test]
     fn a_dropped_tile_and_a_shifted_diagonal_fail_in_every_type() {
-        let full = Problem::new(128, 64);
+        let full = Attention::new(128, 64);
         // A window this wide leaves out keys at the far end only: a lost tile.
-        let dropped = Problem {
+        let dropped = Attention {
             mask: Mask {
                 left: None,
                 right: Some(96),
@@ -245,11 +246,11 @@ mod tests {
             },
             ..full.clone()
         };
-        let causal = Problem {
+        let causal = Attention {
             mask: Mask::causal(Align::TopLeft),
             ..full.clone()
         };
-        let shifted = Problem {
+        let shifted = Attention {
             mask: Mask {
                 left: None,
                 right: Some(1),

@@ -3,12 +3,12 @@
 //! Shapes come from users, so nothing here overflows: counts are exact integers
 //! up to 128 bits, rates are f64.
 
-use super::{Align, Direction, Mask, Problem, Sizes};
+use super::{Align, Attention, Direction, Mask, Sizes};
 
 /// Query-key pairs one head looks at, over all sequences of the batch.
 ///
 /// Counted from the mask, not approximated: 136 for a causal square of 16.
-pub fn visible_pairs(problem: &Problem) -> u128 {
+pub fn visible_pairs(problem: &Attention) -> u128 {
     match &problem.varlen {
         Some(lengths) => lengths
             .q
@@ -63,7 +63,7 @@ fn clamped_series(first: i128, count: i128, most: i128) -> i128 {
 ///
 /// A projection's are those of one rank, `2 · rows · hidden · columns` for both kinds; the
 /// additions of reduce-scatter are left out.
-pub fn flops(problem: &Problem) -> f64 {
+pub fn flops(problem: &Attention) -> f64 {
     if let Some(sizes) = projected(problem) {
         return 2.0 * sizes.rows as f64 * sizes.hidden as f64 * sizes.columns as f64;
     }
@@ -85,7 +85,7 @@ pub fn flops(problem: &Problem) -> f64 {
 /// flash-attention's `benchmarks/bench_utils`. A projection's are those of one rank: its
 /// weight, `rows · columns`, and `rows · hidden`, of which the other ranks' shards pass
 /// over the link between the devices.
-pub fn bytes(problem: &Problem) -> f64 {
+pub fn bytes(problem: &Attention) -> f64 {
     if let Some(sizes) = projected(problem) {
         let (rows, hidden) = (sizes.rows as f64, sizes.hidden as f64);
         let columns = sizes.columns as f64;
@@ -112,7 +112,7 @@ pub fn bytes(problem: &Problem) -> f64 {
 /// or not yet summed) and one shard of that.
 ///
 /// Saturates at `u64::MAX`. Workspace of a variant comes on top.
-pub fn memory_bytes(problem: &Problem, stores_scores: bool) -> u64 {
+pub fn memory_bytes(problem: &Attention, stores_scores: bool) -> u64 {
     const SINGLE: u128 = 4;
     if let Some(sizes) = projected(problem) {
         return projection_bytes(sizes, problem.dtype.bytes());
@@ -127,7 +127,7 @@ pub fn memory_bytes(problem: &Problem, stores_scores: bool) -> u64 {
     let mut total = (stored * u128::from(problem.dtype.bytes()))
         .saturating_add(u128::from(problem.total_q()) * heads * SINGLE);
     if stores_scores {
-        let full = Problem {
+        let full = Attention {
             mask: Mask::FULL,
             ..problem.clone()
         };
@@ -139,7 +139,7 @@ pub fn memory_bytes(problem: &Problem, stores_scores: bool) -> u64 {
     u64::try_from(total).unwrap_or(u64::MAX)
 }
 
-fn projected(problem: &Problem) -> Option<Sizes> {
+fn projected(problem: &Attention) -> Option<Sizes> {
     let projection = problem.projection.as_ref()?;
     Some(projection.sizes(problem))
 }
@@ -167,7 +167,7 @@ struct ElementCounts {
 }
 
 impl ElementCounts {
-    fn count(problem: &Problem) -> ElementCounts {
+    fn count(problem: &Attention) -> ElementCounts {
         let product = |rows: u64, heads: u32, dim: u32| {
             (u128::from(rows) * u128::from(heads))
                 .saturating_mul(u128::from(dim))
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
     use crate::attention::LONGEST_AXIS;
 
-    fn problem(id: &str) -> Problem {
+    fn problem(id: &str) -> Attention {
         id.parse().unwrap()
     }
 

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use crate::attention::inputs::{drawn, probe_indices};
 use crate::attention::reference::{self, PlaneReference, TooLarge, checked_runs, result_shape};
 use crate::attention::tolerance::{self, ErrorSums};
-use crate::attention::{Direction, Problem};
+use crate::attention::{Attention, Direction};
 use crate::protocol::{Checked, PROBES};
 
 /// References that are kept, however large.
@@ -28,7 +28,7 @@ pub struct DrawnCall {
 
 /// The planes of a reference: all of a problem, or those that a draw chooses.
 struct CachedReference {
-    problem: Problem,
+    problem: Attention,
     seed: u64,
     planes: Planes,
     references: Arc<Vec<PlaneReference>>,
@@ -63,7 +63,7 @@ impl References {
     /// A reference that does not fit into memory, or results of other sizes.
     pub fn check(
         &mut self,
-        problem: &Problem,
+        problem: &Attention,
         (seed, draw): (u64, Option<u64>),
         planes: Planes,
         results: &[Vec<f32>],
@@ -111,7 +111,7 @@ impl References {
     /// # Errors
     /// As [`check`](References::check).
     pub fn check_call(
-        problem: &Problem,
+        problem: &Attention,
         call: &DrawnCall,
         draw: u64,
         checked: &mut Checked,
@@ -136,7 +136,7 @@ impl References {
 
     fn planes(
         &mut self,
-        problem: &Problem,
+        problem: &Attention,
         seed: u64,
         planes: Planes,
     ) -> Result<Arc<Vec<PlaneReference>>, TooLarge> {

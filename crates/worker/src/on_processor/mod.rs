@@ -20,7 +20,7 @@ use self::check::{DrawnCall, Planes, References};
 use self::timing::{Sweep, time};
 use crate::attention::inputs::{Tensor, element, rounded};
 use crate::attention::reference::zeros;
-use crate::attention::{Direction, Dtype, ParamValue, Problem};
+use crate::attention::{Attention, Direction, Dtype, ParamValue};
 use crate::machine::Structure;
 use crate::protocol::{
     Census, Checked, Device, DeviceKind, Hello, Measure, Measured, PROTOCOL_VERSION, Peak, Prepare,
@@ -45,7 +45,7 @@ pub struct Tensors {
 
 /// What is timed: gives `out`; for `backward` `dq`, `dk` and `dv`; for `both` all four in this
 /// order, each as the tensor it belongs to.
-pub type Compute = fn(&Problem, &Tensors) -> Vec<Vec<f32>>;
+pub type Compute = fn(&Attention, &Tensors) -> Vec<Vec<f32>>;
 
 /// A function, and what it can do.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +59,7 @@ pub struct Function {
     /// The directions that it has.
     pub directions: &'static [Direction],
     /// Why it does not do a problem, for example one with a mask; `None`: it does.
-    pub unsupported: fn(&Problem) -> Option<String>,
+    pub unsupported: fn(&Attention) -> Option<String>,
     /// The call.
     pub compute: Compute,
 }
@@ -133,12 +133,13 @@ impl From<Function> for ProcessorVariant {
             ..VariantInfo::default()
         };
         let prepare = move |request: &Prepare| -> Result<Box<dyn ProcessorCase>, Refusal> {
-            if let Some(reason) = (function.unsupported)(&request.problem) {
+            let problem = request.attention().map_err(Refusal::Unsupported)?;
+            if let Some(reason) = (function.unsupported)(problem) {
                 return Err(Refusal::Unsupported(reason));
             }
             Ok(Box::new(FunctionCase {
-                tensors: tensors(&request.problem, request.seed)?,
-                problem: request.problem.clone(),
+                tensors: tensors(problem, request.seed)?,
+                problem: problem.clone(),
                 seed: request.seed,
                 compute: function.compute,
                 results: Vec::new(),
@@ -153,7 +154,7 @@ impl From<Function> for ProcessorVariant {
 
 /// A function on a problem.
 struct FunctionCase {
-    problem: Problem,
+    problem: Attention,
     seed: u64,
     compute: Compute,
     tensors: Tensors,
@@ -183,7 +184,7 @@ pub fn fill(values: &mut [f32], seed: u64, tensor: Tensor, dtype: Dtype) {
     });
 }
 
-fn tensors(problem: &Problem, seed: u64) -> Result<Tensors, String> {
+fn tensors(problem: &Attention, seed: u64) -> Result<Tensors, String> {
     let made = |tensor: Tensor, rows: u64, heads: u32, dim: u32| {
         let zeros = zeros(&[rows, heads.into(), dim.into()]);
         let mut values = zeros.map_err(|error| error.to_string())?;
@@ -299,16 +300,17 @@ impl Worker for OnProcessor {
     fn prepare(&mut self, request: &Prepare) -> Result<Prepared, Refusal> {
         self.release();
         let variant = self.variant(request).map_err(Refusal::Unsupported)?;
-        let validated = request.problem.clone().validated();
+        let problem = request.attention().map_err(Refusal::Unsupported)?;
+        let validated = problem.clone().validated();
         let problem = validated.map_err(|error| Refusal::Unsupported(error.to_string()))?;
         let request = Prepare {
-            problem,
+            problem: problem.clone().into(),
             ..request.clone()
         };
         let mut case = (variant.prepare)(&request)?;
         let first_call_ns = case.first_call();
         let (references, key) = (&mut self.references, (request.seed, request.draw));
-        let checked = references.check(&request.problem, key, Planes::All, &case.results())?;
+        let checked = references.check(&problem, key, Planes::All, &case.results())?;
         let Checked { errors, probes, .. } = checked;
         let prepared = Prepared {
             effective: case.effective(),
@@ -329,7 +331,8 @@ impl Worker for OnProcessor {
         let case = case.as_mut();
         let rotation = Rotation::new(prepared.input_sets);
         let rotates = rotation.is_some();
-        let (problem, seed) = (&prepared.problem, prepared.seed);
+        let problem = prepared.attention().map_err(Refusal::Unsupported)?;
+        let seed = prepared.seed;
         let draw = prepared.draw.unwrap_or(seed);
         let (wanted, mut calls) = (drawn_calls(request, draw), Vec::new());
         let mut look = |number: u32, set: u32, case: &dyn ProcessorCase| {
@@ -529,10 +532,12 @@ mod tests {
             let mut worker = OnProcessor::new("mine", "1", Vec::<Function>::new());
             let request = Prepare {
                 variant: String::new(),
-                problem: Problem::new(1, 1),
+                problem: Attention::new(1, 1).into(),
                 params: Params::default(),
                 seed: 1,
                 counters: Vec::new(),
+                operands: None,
+                results: None,
                 input_sets: 2,
                 draw: None,
             };

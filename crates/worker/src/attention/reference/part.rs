@@ -10,7 +10,7 @@ use super::plane::{
     Elements, Heads, Plane, PlaneForward, PlaneGradients, PlaneId, TooLarge, places, seeded,
 };
 use super::{projection, projection_bytes};
-use crate::attention::Problem;
+use crate::attention::Attention;
 use crate::attention::inputs::{Tensor, probe_indices};
 use crate::attention::tolerance::{ErrorSums, Expected, results};
 use crate::protocol::PROBES;
@@ -31,7 +31,7 @@ impl PlaneReference {
     /// # Errors
     /// When it does not fit into memory.
     pub fn compute(
-        problem: &Problem,
+        problem: &Attention,
         place: PlaneId,
         seed: u64,
     ) -> Result<PlaneReference, TooLarge> {
@@ -39,7 +39,7 @@ impl PlaneReference {
     }
 
     pub(super) fn from_elements(
-        problem: &Problem,
+        problem: &Attention,
         place: PlaneId,
         source: Elements,
     ) -> Result<PlaneReference, TooLarge> {
@@ -134,7 +134,7 @@ pub fn checked_runs(planes: usize, draw: u64) -> Vec<Range<usize>> {
 
 /// Bytes that [`expected`] takes at the least: those of the largest plane, or of a
 /// projection's weights and result.
-pub fn bytes(problem: &Problem) -> u128 {
+pub fn bytes(problem: &Attention) -> u128 {
     match &problem.projection {
         Some(of) => projection_bytes(problem, of),
         // Without lengths of their own all are alike.
@@ -150,7 +150,7 @@ pub fn bytes(problem: &Problem) -> u128 {
 /// # Errors
 /// When what is to be held at once cannot be had.
 pub fn expected(
-    problem: &Problem,
+    problem: &Attention,
     seed: u64,
     draw: Option<u64>,
     memory: u64,
@@ -228,7 +228,7 @@ pub fn expected(
 }
 
 /// Rows over all sequences, heads, and elements of a row of a result (`out`, `dq`, `dk`, `dv`).
-pub fn result_shape(problem: &Problem, name: &str) -> [u64; 3] {
+pub fn result_shape(problem: &Attention, name: &str) -> [u64; 3] {
     let (rows_q, rows_k) = (problem.total_q(), problem.total_k());
     let (heads, kv_heads) = (problem.heads.into(), problem.kv_heads.into());
     let (d, dv) = (problem.head_dim.into(), problem.head_dim_v.into());

@@ -10,7 +10,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::attention::inputs::{Tensor, element, rounded};
-use crate::attention::{Dtype, Mask, Problem};
+use crate::attention::{Attention, Dtype, Mask};
 use crate::matrix::{Matrix, multiply};
 
 /// Where elements of inputs come from, by their index in logical order.
@@ -57,7 +57,7 @@ pub struct PlaneId {
 }
 
 /// Every plane of a problem: sequences in order, key-value heads within.
-pub fn places(problem: &Problem) -> impl Iterator<Item = PlaneId> + use<> {
+pub fn places(problem: &Attention) -> impl Iterator<Item = PlaneId> + use<> {
     let (heads, kv_heads) = (problem.heads as usize, problem.kv_heads as usize);
     let (d, dv, mask) = (
         problem.head_dim as usize,
@@ -96,11 +96,11 @@ pub fn places(problem: &Problem) -> impl Iterator<Item = PlaneId> + use<> {
 }
 
 /// Planes of a problem.
-pub fn planes(problem: &Problem) -> usize {
+pub fn planes(problem: &Attention) -> usize {
     sequences(problem).saturating_mul(problem.kv_heads as usize)
 }
 
-fn sequences(problem: &Problem) -> usize {
+fn sequences(problem: &Attention) -> usize {
     match &problem.varlen {
         Some(lengths) => lengths.q.len(),
         None => problem.batch as usize,

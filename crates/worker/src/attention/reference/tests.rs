@@ -16,7 +16,7 @@ struct Inputs {
 }
 
 impl Inputs {
-    fn generate(problem: &Problem, seed: u64) -> Inputs {
+    fn generate(problem: &Attention, seed: u64) -> Inputs {
         let fill = |tensor, rows: u64, heads: u32, dim: u32| {
             let indices = 0..rows * u64::from(heads) * u64::from(dim);
             let value = |i| rounded(element(seed, tensor, i), problem.dtype);
@@ -44,7 +44,7 @@ impl Inputs {
 }
 
 /// Three loops over logical indices, sharing no code with the module above.
-fn textbook(problem: &Problem, inputs: &Inputs) -> Vec<f64> {
+fn textbook(problem: &Attention, inputs: &Inputs) -> Vec<f64> {
     let (h, kv) = (problem.heads as usize, problem.kv_heads as usize);
     let (d, dv) = (problem.head_dim as usize, problem.head_dim_v as usize);
     let mut out = Vec::new();
@@ -74,7 +74,7 @@ fn textbook(problem: &Problem, inputs: &Inputs) -> Vec<f64> {
     out
 }
 
-fn tiny() -> impl Strategy<Value = Problem> {
+fn tiny() -> impl Strategy<Value = Attention> {
     let side = || prop::option::of(0u32..4);
     (
         (1u32..3, 1u32..3, 1u32..3),
@@ -84,7 +84,7 @@ fn tiny() -> impl Strategy<Value = Problem> {
     )
         .prop_map(|((batch, group, kv_heads), lengths, more, mask)| {
             let (head_dim, head_dim_v, ragged) = more;
-            let mut problem = Problem {
+            let mut problem = Attention {
                 batch,
                 heads: group * kv_heads,
                 kv_heads,
@@ -96,7 +96,7 @@ fn tiny() -> impl Strategy<Value = Problem> {
                     right: mask.1,
                     align: [Align::TopLeft, Align::BottomRight][usize::from(mask.2)],
                 },
-                ..Problem::new(1, head_dim)
+                ..Attention::new(1, head_dim)
             };
             if ragged {
                 problem.batch = lengths.len() as u32;
@@ -109,7 +109,7 @@ fn tiny() -> impl Strategy<Value = Problem> {
         })
 }
 
-fn weighted(problem: &Problem, inputs: &Inputs) -> f64 {
+fn weighted(problem: &Attention, inputs: &Inputs) -> f64 {
     let out = &whole_from(problem, &|tensor, index| inputs.at(tensor, index)).unwrap()["out"];
     out.iter()
         .zip(&inputs.dout)
@@ -177,13 +177,13 @@ proptest! {
 /// A window on a long sequence needs what is in the window.
 #[test]
 fn memory_follows_the_mask_and_not_the_tensors() {
-    let problem: Problem = "s1,sk10000000,d128,window-63-0-br".parse().unwrap();
+    let problem: Attention = "s1,sk10000000,d128,window-63-0-br".parse().unwrap();
     let rows_q = 2 * (128 + 128) + 2;
     let rows_k = 64 * 2 * (128 + 128);
     assert_eq!(bytes(&problem), 8 * (rows_q + rows_k));
     let found = expected(&problem, 1, None, 1 << 20).unwrap();
     assert!(found["out"].squares > 0.0);
-    let full: Problem = "s1,sk10000000,d128".parse().unwrap();
+    let full: Attention = "s1,sk10000000,d128".parse().unwrap();
     assert!(bytes(&full) > 8 * 10_000_000 * 256);
 }
 
@@ -221,15 +221,15 @@ fn an_eighth_of_the_planes_is_checked_the_first_and_the_last_among_them() {
 
 #[test]
 fn a_query_without_keys_is_zero() {
-    let problem: Problem = "s4,sk2,d3,causal-br,both".parse().unwrap();
+    let problem: Attention = "s4,sk2,d3,causal-br,both".parse().unwrap();
     let found = whole(&problem, 1).unwrap();
     assert_eq!(found["out"][..6], [0.0; 6]);
     assert_eq!(found["dq"][..6], [0.0; 6]);
     assert!(found["dk"].iter().all(|x| x.is_finite()));
 }
 
-fn of_rank_0(id: &str) -> (Problem, Sizes, Vec<f64>) {
-    let problem: Problem = id.parse().unwrap();
+fn of_rank_0(id: &str) -> (Attention, Sizes, Vec<f64>) {
+    let problem: Attention = id.parse().unwrap();
     let of = problem.projection.unwrap();
     let out = projection(&problem, &of, 42).unwrap();
     let sizes = of.sizes(&problem);

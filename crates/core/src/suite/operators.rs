@@ -1,0 +1,533 @@
+//! `[operators]`: computations that a suite declares as data.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use serde::Deserialize;
+
+use super::document::{DocumentError, TomlDocument, TomlText, key, nearest};
+use super::file::{OneOrMore, ValueOr};
+use regatta_worker::attention::{Dtype, LONGEST_AXIS, ParamValue, is_name};
+use regatta_worker::operator::draw::Draw;
+use regatta_worker::operator::formula::Expression;
+use regatta_worker::operator::{
+    ATTENTION, AxisKind, ElementType, FormulaKind, Input, Operator, Operators, Output, Role,
+    Tolerance, axis_name,
+};
+
+/// A computation: axes, what a call is given and what it gives.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct OperatorTable {
+    /// What its problems differ in, by name: a whole number is the default, `"required"` has none,
+    /// and a list of words is a choice whose first is the default.
+    #[serde(default)]
+    pub axes: BTreeMap<String, OneOrMore<AxisValue>>,
+    /// Types that its tensors may have, the default first; by default f32, f16 and bf16.
+    pub dtypes: Option<OneOrMore<Dtype>>,
+    /// What a call is given, by the names of its arguments: a shape, or a table.
+    pub inputs: BTreeMap<String, ValueOr<Shape, InputTable>>,
+    /// Numbers that a call is given, by the names of its arguments: numbers or formulas.
+    #[serde(default)]
+    pub scalars: BTreeMap<String, Expression>,
+    /// What a call returns, in this order: a shape, or a table.
+    pub outputs: BTreeMap<String, ValueOr<Shape, OutputTable>>,
+    /// What must hold of the axes: `"heads % kv_heads == 0"`.
+    pub requires: Option<OneOrMore<String>>,
+    /// Floating-point operations of a call, as a formula of the axes.
+    pub flops: Option<Expression>,
+    /// Bytes that a call must move; by default those of all inputs and outputs.
+    pub bytes: Option<Expression>,
+    /// A function of NumPy arrays in float64, `"FILE.py:FUNCTION"`, with the operator's arguments and
+    /// results; without one, a comparison has the base's results for a reference.
+    pub reference: Option<String>,
+}
+
+/// A whole number or a word.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(
+    untagged,
+    expecting = "expected a whole number, \"required\", or a list of words"
+)]
+pub enum AxisValue {
+    /// A default.
+    Number(i64),
+    /// A word.
+    Word(String),
+}
+
+/// Extents, as a list or as a text with commas: `"batch, seq, 2 * width"`.
+pub type Shape = OneOrMore<Expression>;
+
+/// An input.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct InputTable {
+    /// Its extents.
+    pub shape: Shape,
+    /// The type of its elements, where that is not the case's.
+    pub dtype: Option<ElementType>,
+    /// How it is drawn, by default `"normal"`.
+    pub draw: Option<String>,
+    /// `data`, `state` (restored before each call), `index` or `scale`.
+    pub role: Option<Role>,
+}
+
+/// An output.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct OutputTable {
+    /// Its extents.
+    pub shape: Shape,
+    /// The type of its elements, where that is not the case's.
+    pub dtype: Option<Dtype>,
+    /// The largest relative L2 error, or one for each type; by default 5e-6 in f32, 2e-3 in f16 and
+    /// 1e-2 in bf16.
+    pub tolerance: Option<Tolerance>,
+    /// The input in which a call leaves it, in place of returning it; its role is `state`.
+    pub in_place: Option<String>,
+}
+
+/// Most axes, inputs or outputs of an operator.
+const MAX_NAMES: usize = 32;
+
+/// Reads `[operators]` into those of a suite.
+///
+/// # Errors
+/// The first thing in it that cannot stand.
+pub(super) fn read(
+    document: &TomlDocument<'_>,
+    written: BTreeMap<String, ValueOr<String, OperatorTable>>,
+    operators: &mut Operators,
+) -> Result<(), DocumentError> {
+    for (name, operator) in written {
+        let at = key("operators", &name);
+        if !is_name(&name) || name == ATTENTION {
+            let error = "this cannot name an operator: `attention` is built in, and a name has \
+                         letters, digits, `-`, `_` and `.`";
+            return Err(document.error(&at, error));
+        }
+        let operator = match operator {
+            ValueOr::Table(table) => declared(document, &at, &name, table)?,
+            ValueOr::Value(path) => {
+                let path = document.folder().join(&path);
+                let label = path.display().to_string();
+                let text = fs::read_to_string(&path).map_err(|error| {
+                    document.error(&at, format!("cannot read {label}: {error}"))
+                })?;
+                let source = TomlText { label, text };
+                let (document, table): (_, OperatorTable) = TomlDocument::read(&source)?;
+                declared(&document, "", &name, table)?
+            }
+        };
+        operators.insert(name, operator);
+    }
+    Ok(())
+}
+
+/// The operator that a table declares.
+fn declared(
+    document: &TomlDocument<'_>,
+    at: &str,
+    name: &str,
+    table: OperatorTable,
+) -> Result<Operator, DocumentError> {
+    let error = |name: &str, why: String| document.error(&key(at, name), why);
+    let mut axes = BTreeMap::new();
+    for (name, value) in &table.axes {
+        let at = format!("axes.{name}");
+        axis_name(name).map_err(|why| error(&at, why.to_string()))?;
+        axes.insert(
+            name.clone(),
+            axis_kind(value).map_err(|why| error(&at, why))?,
+        );
+    }
+    let dtypes = table.dtypes.map_or(Dtype::ALL.to_vec(), |dtypes| {
+        dtypes.iter().map(|(_, dtype)| *dtype).collect()
+    });
+    if dtypes.is_empty() {
+        return Err(error("dtypes", "an empty list allows no case".to_owned()));
+    }
+    let mut inputs = BTreeMap::new();
+    for (name, written) in table.inputs {
+        let at = format!("inputs.{name}");
+        let table = match written {
+            ValueOr::Table(table) => table,
+            ValueOr::Value(shape) => InputTable {
+                shape,
+                dtype: None,
+                draw: None,
+                role: None,
+            },
+        };
+        if !is_argument(&name) {
+            return Err(error(&at, NO_ARGUMENT.to_owned()));
+        }
+        let draw: Draw<Expression> = match &table.draw {
+            None => Draw::normal(),
+            Some(text) => text
+                .parse()
+                .map_err(|why| error(&format!("{at}.draw"), format!("{why}")))?,
+        };
+        let whole = draw.kind.is_whole();
+        let role = if whole { Role::Index } else { Role::Data };
+        let input = Input {
+            shape: extents(&table.shape),
+            dtype: table.dtype.or(whole.then_some(ElementType::I32)),
+            draw,
+            role: table.role.unwrap_or(role),
+        };
+        inputs.insert(name, input);
+    }
+    for name in table.scalars.keys() {
+        let at = format!("scalars.{name}");
+        if !is_argument(name) {
+            return Err(error(&at, NO_ARGUMENT.to_owned()));
+        }
+        if inputs.contains_key(name) {
+            return Err(error(&at, "an input has this name".to_owned()));
+        }
+    }
+    let places = document.in_order(&key(at, "outputs"), table.outputs.keys());
+    let mut written = table.outputs;
+    let mut outputs = Vec::new();
+    for name in places {
+        let at = format!("outputs.{name}");
+        let table = match written.remove(&name) {
+            Some(ValueOr::Table(table)) => table,
+            Some(ValueOr::Value(shape)) => OutputTable {
+                shape,
+                dtype: None,
+                tolerance: None,
+                in_place: None,
+            },
+            None => continue,
+        };
+        if !is_argument(&name) {
+            return Err(error(&at, NO_ARGUMENT.to_owned()));
+        }
+        if let Some(state) = &table.in_place
+            && inputs
+                .get(state)
+                .is_none_or(|input| input.role != Role::State)
+        {
+            let why = format!("there is no input `{state}` with role = \"state\"");
+            return Err(error(&format!("{at}.in_place"), why));
+        }
+        if let Some(tolerance) = &table.tolerance
+            && !sound(tolerance)
+        {
+            let why = "a relative L2 error is above 0 and at most 1: 1e-2 is 1 %".to_owned();
+            return Err(error(&format!("{at}.tolerance"), why));
+        }
+        outputs.push(Output {
+            name,
+            shape: extents(&table.shape),
+            dtype: table.dtype,
+            tolerance: table.tolerance,
+            in_place: table.in_place,
+        });
+    }
+    for (name, count) in [
+        ("axes", axes.len()),
+        ("inputs", inputs.len()),
+        ("outputs", outputs.len()),
+    ] {
+        if count > MAX_NAMES || (count == 0 && name != "axes") {
+            let why = format!("there are {count}; an operator has 1 to {MAX_NAMES}");
+            return Err(error(name, why));
+        }
+    }
+    let requires = table.requires.iter().flat_map(OneOrMore::iter);
+    let operator = Operator {
+        name: name.to_owned(),
+        axes,
+        dtypes,
+        inputs,
+        scalars: table.scalars,
+        outputs,
+        requires: requires
+            .map(|(_, text)| Expression::Formula(text.clone()))
+            .collect(),
+        flops: table.flops,
+        bytes: table.bytes,
+        reference: match &table.reference {
+            None => None,
+            Some(text) => Some(reference(document, text).map_err(|why| error("reference", why))?),
+        },
+    };
+    check_formulas(document, at, &operator)?;
+    Ok(operator)
+}
+
+/// Refuses a formula that is none, or that names an axis which the operator does not have.
+fn check_formulas(
+    document: &TomlDocument<'_>,
+    at: &str,
+    operator: &Operator,
+) -> Result<(), DocumentError> {
+    let figures = operator.figures(&operator.example());
+    for (name, formula, kind) in operator.formulas() {
+        // A shape may be a text with commas, which has no places, and a requirement stands alone.
+        let whole = key(at, &name);
+        let above = whole.split(['[']).next().unwrap_or(&whole);
+        let table = above.strip_suffix(".shape").unwrap_or(above);
+        let places = [whole.as_str(), above, table];
+        let place = places.into_iter().find(|path| document.has(path));
+        let error = |why: String| document.error(place.unwrap_or(at), why);
+        if let Some(unknown) = formula
+            .unknown_name(&figures)
+            .map_err(|why| error(format!("`{formula}`: {why}")))?
+        {
+            let names: Vec<&str> = operator.axes.keys().map(String::as_str).collect();
+            let near = nearest(&unknown, names.iter().copied());
+            let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+            let axes = if names.is_empty() {
+                "none".to_owned()
+            } else {
+                names.join(", ")
+            };
+            let why = match operator.axes.get(&unknown) {
+                Some(AxisKind::Words(_)) => "is an axis of words, and a formula has numbers",
+                _ => "is no axis of the operator",
+            };
+            return Err(error(format!("`{unknown}` {why}{near} (axes: {axes})")));
+        }
+        // What has no value for the example may have one for another problem.
+        if kind == FormulaKind::Condition
+            && let Err(why) = formula.holds(&figures)
+            && why.contains("write a condition")
+        {
+            return Err(error(why));
+        }
+    }
+    Ok(())
+}
+
+const NO_ARGUMENT: &str = "this cannot name an argument of a Python function: use letters, digits \
+                           and `_`, a letter or `_` first";
+
+/// True for what Python takes as the name of an argument, of those in ASCII.
+fn is_argument(name: &str) -> bool {
+    let letter = |c: char| c.is_ascii_alphabetic() || c == '_';
+    name.starts_with(letter) && name.chars().all(|c| letter(c) || c.is_ascii_digit())
+}
+
+/// The extents that a shape lists; a text lists them with commas.
+fn extents(shape: &Shape) -> Vec<Expression> {
+    let each = shape.iter().flat_map(|(_, formula)| match formula {
+        Expression::Formula(text) => split(text),
+        other => vec![other.clone()],
+    });
+    each.collect()
+}
+
+fn split(text: &str) -> Vec<Expression> {
+    let parts = regatta_worker::operator::draw::split_arguments(text);
+    parts
+        .iter()
+        .map(|part| Expression::from_text(part))
+        .collect()
+}
+
+fn sound(tolerance: &Tolerance) -> bool {
+    let sound = |value: &f64| *value > 0.0 && *value <= 1.0;
+    match tolerance {
+        Tolerance::One(value) => sound(value),
+        Tolerance::ByType(values) => values.values().all(sound),
+    }
+}
+
+fn axis_kind(value: &OneOrMore<AxisValue>) -> Result<AxisKind, String> {
+    match value {
+        OneOrMore::One(AxisValue::Word(word)) if word == "required" => Ok(AxisKind::Number(None)),
+        OneOrMore::One(AxisValue::Number(number)) => {
+            let number = u32::try_from(*number)
+                .ok()
+                .filter(|one| *one <= LONGEST_AXIS);
+            let number = number.ok_or_else(|| format!("must be from 0 to {LONGEST_AXIS}"))?;
+            Ok(AxisKind::Number(Some(number)))
+        }
+        OneOrMore::One(AxisValue::Word(_)) => Err(
+            "write a default, \"required\" for an axis without one, or a list of words".to_owned(),
+        ),
+        OneOrMore::More(words) => {
+            let word = |value: &AxisValue| match value {
+                AxisValue::Word(word) => match word.parse() {
+                    Ok(ParamValue::Word(word)) => Ok(word),
+                    _ => Err(format!("`{word}` is no word that can stand in a case id")),
+                },
+                AxisValue::Number(number) => Err(format!(
+                    "{number} is no word; an axis of numbers has one default, and a sweep lists its \
+                     values"
+                )),
+            };
+            let words: Vec<String> = words.iter().map(word).collect::<Result<_, _>>()?;
+            if words.is_empty() {
+                return Err("an empty list has no default".to_owned());
+            }
+            Ok(AxisKind::Words(words))
+        }
+    }
+}
+
+/// `FILE.py:FUNCTION`, the file from where regatta runs.
+fn reference(document: &TomlDocument<'_>, text: &str) -> Result<String, String> {
+    let wrong = || "write a Python file and its function: \"reference.py:rmsnorm\"".to_owned();
+    let (file, function) = text.rsplit_once(':').ok_or_else(wrong)?;
+    if !file.ends_with(".py") || !is_argument(function) {
+        return Err(wrong());
+    }
+    let path = document.folder().join(file);
+    if !path.is_file() {
+        return Err(format!("there is no file {}", path.display()));
+    }
+    Ok(format!("{}:{function}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan;
+    use super::*;
+    use crate::suite::{Suite, load};
+
+    const RMSNORM: &str = "[operators.rmsnorm]\naxes = { rows = 64, width = \"required\" }\n\
+                           inputs = { x = \"rows, width\", weight = \"width\" }\n\
+                           scalars = { eps = 1e-6 }\noutputs = { y = \"rows, width\" }\n";
+
+    fn suite(text: &str) -> Result<Suite, String> {
+        let source = TomlText {
+            label: "s.toml".to_owned(),
+            text: text.to_owned(),
+        };
+        plan::read("s", &source, &load).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_declared_operator_makes_cases_with_concrete_shapes() {
+        let sweep = "[[sweep]]\noperator = \"rmsnorm\"\nvariants = \"mine/rmsnorm\"\n\
+                     rows = [64, 128]\nwidth = 32\ndtype = [\"f32\", \"bf16\"]\n";
+        let suite = suite(&format!("{RMSNORM}flops = \"4 * rows * width\"\n{sweep}")).unwrap();
+        let ids: Vec<String> = suite.cases.iter().map(ToString::to_string).collect();
+        assert_eq!(ids.len(), 4);
+        assert!(ids.contains(&"mine/rmsnorm:rmsnorm,rows=128,width=32,dtype=bf16".to_owned()));
+        let case = &suite.cases[0];
+        let problem = case.problem.declared().unwrap();
+        let operands = suite.operators["rmsnorm"].operands(problem).unwrap();
+        let shapes: Vec<_> = operands
+            .inputs
+            .iter()
+            .map(|input| &input.shape[..])
+            .collect();
+        assert_eq!(shapes, [&[32][..], &[64, 32]]);
+        assert_eq!(operands.scalars["eps"], 1e-6);
+        assert_eq!(operands.outputs[0].limit, 5e-6);
+        assert_eq!(
+            case.problem.flops(&suite.operators),
+            Some(4.0 * 64.0 * 32.0)
+        );
+        assert_eq!(
+            case.problem.bytes(&suite.operators),
+            Some(4.0 * (2.0 * 64.0 * 32.0 + 32.0))
+        );
+    }
+
+    #[test]
+    fn outputs_are_in_the_order_of_the_file() {
+        let text = "[operators.o]\ninputs = { x = \"4\" }\noutputs.z = \"4\"\noutputs.a = \"4\"\n\
+                    [[sweep]]\noperator = \"o\"\nvariants = \"mine/o\"\n";
+        let suite = suite(text).unwrap();
+        let outputs = suite.operators["o"].outputs.iter();
+        assert_eq!(
+            outputs.map(|output| &output.name[..]).collect::<Vec<_>>(),
+            ["z", "a"]
+        );
+    }
+
+    #[test]
+    fn bad_declarations_are_named_with_their_place() {
+        let sweep = "[[sweep]]\noperator = \"rmsnorm\"\nvariants = \"mine/rmsnorm\"\nwidth = 32\n";
+        let error = |from: &str, to: &str| {
+            let text = format!("{RMSNORM}{sweep}");
+            assert!(text.contains(from), "{from}");
+            suite(&text.replace(from, to)).unwrap_err()
+        };
+        for (from, to, words) in [
+            (
+                "weight = \"width\"",
+                "weight = \"wdith\"",
+                "s.toml:3: operators.rmsnorm.inputs.weight = \"wdith\": `wdith` is no axis of the \
+              operator; did you mean `width`? (axes: rows, width)",
+            ),
+            (
+                "weight = \"width\"",
+                "weight = \"width - 32\"",
+                "operators.rmsnorm.inputs.weight.shape[0]: `width - 32` is 0; an extent is at least 1",
+            ),
+            (
+                "width = 32\n",
+                "rows = 8\n",
+                "axis `width` of operator `rmsnorm` has no default",
+            ),
+            (
+                "width = 32\n",
+                "width = 32\nheads = 4\n",
+                "s.toml:10: sweep[0].heads = 4: unknown key",
+            ),
+            (
+                "operator = \"rmsnorm\"",
+                "operator = \"rsmnorm\"",
+                "sweep[0].operator = \"rsmnorm\": no such operator; did you mean `rmsnorm`?",
+            ),
+            (
+                "weight = \"width\"",
+                "weight = { shape = \"width\", draw = \"log-decay(0, 1)\" }",
+                "makes NaN",
+            ),
+            (
+                "weight = \"width\"",
+                "weight = { shape = \"width\", draw = \"gauss\" }",
+                "`gauss` is no draw; use",
+            ),
+            (
+                "outputs = { y = \"rows, width\" }",
+                "outputs = {}",
+                "an operator has 1 to 32",
+            ),
+            ("eps = 1e-6", "eps = \"1 / zero\"", "`zero` is no axis"),
+            (
+                "eps = 1e-6",
+                "eps = \"1 / (rows - 64)\"",
+                "operators.rmsnorm.scalars.eps",
+            ),
+            ("eps = 1e-6", "x = 1e-6", "an input has this name"),
+            (
+                "[[sweep]]",
+                "reference = \"none.py:f\"\n[[sweep]]",
+                "there is no file none.py",
+            ),
+            (
+                "[[sweep]]",
+                "requires = \"rows % 3\"\n[[sweep]]",
+                "write a condition",
+            ),
+            (
+                "[[sweep]]",
+                "requires = \"rows % 3 == 0\"\n[[sweep]]",
+                "`rows % 3 == 0` does not hold for rmsnorm,rows=64",
+            ),
+            (
+                "rows = 64,",
+                "variant = 64,",
+                "`variant` cannot name an axis",
+            ),
+        ] {
+            let error = error(from, to);
+            assert!(error.contains(words), "{from} -> {to}: {error}");
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Results of declared operators: compared with a reference in a process of its own, or head with
+//! base.
+//!
+//! A worker writes what a call gave into a folder. A reference is started as a worker is, by the
+//! name `reference:OPERATOR`; it draws the inputs again by the seed, computes in float64, and says
+//! how far the results lie from that. It imports no code under test, so nothing there can reach it.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::interrupt;
+use crate::verify::Rejected;
+use crate::worker::{Conversation, Launcher};
+use regatta_core::record::types::Fault;
+use regatta_worker::attention::tolerance::ErrorSums;
+use regatta_worker::operator::{Operands, Operator, OutputTensor};
+use regatta_worker::protocol::{Compare, ReplyBody, RequestBody, TensorError};
+
+/// The worker that serves the reference of an operator.
+pub fn reference_worker(operator: &str) -> String {
+    format!("{REFERENCE_PREFIX}{operator}")
+}
+
+/// What the name of a reference's worker begins with.
+pub const REFERENCE_PREFIX: &str = "reference:";
+
+/// Where results lie, and the references that are up.
+#[derive(Default)]
+pub struct DeclaredResults {
+    folder: Option<TempDir>,
+    references: BTreeMap<String, Box<dyn Conversation>>,
+}
+
+impl DeclaredResults {
+    /// The folder into which this side's workers write results.
+    ///
+    /// # Errors
+    /// That it cannot be made.
+    pub fn folder(&mut self) -> Result<PathBuf, String> {
+        if let Some(folder) = &self.folder {
+            return Ok(folder.path().to_owned());
+        }
+        let made = tempfile::Builder::new()
+            .prefix("regatta-results-")
+            .tempdir();
+        let made = made.map_err(|error| format!("no folder for results: {error}"))?;
+        let path = made.path().to_owned();
+        interrupt::leaves(path.clone());
+        self.folder = Some(made);
+        Ok(path)
+    }
+
+    /// Compares results in this side's folder with the reference, where the operator has one.
+    ///
+    /// # Errors
+    /// A wrong result, or that it could not be checked.
+    pub fn check(
+        &mut self,
+        launcher: &mut dyn Launcher,
+        operator: &Operator,
+        (operands, seed): (&Operands, u64),
+        limit: Duration,
+        after_timing: bool,
+    ) -> Result<BTreeMap<String, f64>, Rejected> {
+        let Some(reference) = &operator.reference else {
+            return Ok(BTreeMap::new());
+        };
+        let unchecked = |reason: String| Rejected {
+            fault: Fault::Unchecked,
+            reason: format!("the reference {reference} could not check the result: {reason}"),
+        };
+        let compare = Compare {
+            operands: operands.clone(),
+            seed,
+            results: Some(self.folder().map_err(unchecked)?),
+        };
+        let name = reference_worker(&operator.name);
+        let mut worker = match self.references.remove(&name) {
+            Some(worker) => worker,
+            None => launcher
+                .start(&name)
+                .map_err(|error| unchecked(error.to_string()))?,
+        };
+        let reply = worker.ask(RequestBody::Compare(compare), limit);
+        let reply = reply.map_err(|error| unchecked(error.to_string()))?;
+        self.references.insert(name, worker);
+        match reply {
+            ReplyBody::Compared { errors } => {
+                let held_to = format!(
+                    "; it is compared with {reference} in float64. Where another formula is meant, \
+                     change that function, or leave `reference` out of operator `{}`: then pairs \
+                     compare the head's results with the base's",
+                    operator.name
+                );
+                within(operands, &errors, after_timing, &held_to)
+            }
+            ReplyBody::Failed { reason } | ReplyBody::Unavailable { reason } => {
+                Err(unchecked(reason))
+            }
+            other => Err(unchecked(format!("it answered {other:?}"))),
+        }
+    }
+}
+
+/// Compares the head's results with the base's, of the same inputs.
+///
+/// # Errors
+/// A difference above the tolerance, or results that cannot be read.
+pub fn compare_sides(
+    operator: &str,
+    operands: &Operands,
+    (base, head): (&Path, &Path),
+    after_timing: bool,
+) -> Result<BTreeMap<String, f64>, Rejected> {
+    let mut errors = BTreeMap::new();
+    for output in &operands.outputs {
+        let error = difference(output, (base, head)).map_err(Rejected::unusable)?;
+        errors.insert(output.name.clone(), error);
+    }
+    let held_to = format!(
+        "; operator `{operator}` has no reference, so the head's results are compared with the \
+         base's on the same inputs. Where the change is meant, give the output a `tolerance`, or the \
+         operator a `reference`"
+    );
+    within(operands, &errors, after_timing, &held_to)
+}
+
+/// Holds errors to the limits of outputs.
+fn within(
+    operands: &Operands,
+    errors: &BTreeMap<String, TensorError>,
+    after_timing: bool,
+    held_to: &str,
+) -> Result<BTreeMap<String, f64>, Rejected> {
+    let when = if after_timing { " after timing" } else { "" };
+    let mut kept = BTreeMap::new();
+    for output in &operands.outputs {
+        let name = &output.name;
+        let wrong = |why: String| Rejected {
+            fault: Fault::WrongResult,
+            reason: format!("wrong result{when}: {name}: {why}{held_to}"),
+        };
+        let error = errors.get(name).and_then(|error| error.relative_l2);
+        let error = error.ok_or_else(|| {
+            wrong("the result has elements that are not finite or were never written".to_owned())
+        })?;
+        if error > output.limit {
+            let (limit, dtype) = (output.limit, output.dtype);
+            return Err(wrong(format!(
+                "relative L2 error {error:.1e} is above the {limit:.1e} allowed for {dtype}"
+            )));
+        }
+        kept.insert(name.clone(), error);
+    }
+    Ok(kept)
+}
+
+/// How far the head's output lies from the base's.
+fn difference(output: &OutputTensor, (base, head): (&Path, &Path)) -> Result<TensorError, String> {
+    const AT_ONCE: usize = 1 << 16;
+    let [mut base, mut head] = [open(output, base)?, open(output, head)?];
+    let mut sums = ErrorSums::new();
+    let mut left: u64 = output.shape.iter().product();
+    while left > 0 {
+        let count = left.min(AT_ONCE as u64) as usize;
+        let right: Vec<f64> = read(&mut base, count)?.into_iter().map(f64::from).collect();
+        sums.compare(&read(&mut head, count)?, &right);
+        sums.finite &= right.iter().all(|number| number.is_finite());
+        left -= count as u64;
+    }
+    Ok(sums.error())
+}
+
+fn open(output: &OutputTensor, folder: &Path) -> Result<BufReader<File>, String> {
+    let path = folder.join(format!("{}.f32", output.name));
+    let file = File::open(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let bytes = file.metadata().map_or(0, |file| file.len());
+    let wanted = 4 * output.shape.iter().product::<u64>();
+    if bytes != wanted {
+        return Err(format!(
+            "{} has {bytes} bytes, not {wanted}",
+            path.display()
+        ));
+    }
+    Ok(BufReader::new(file))
+}
+
+fn read(file: &mut BufReader<File>, count: usize) -> Result<Vec<f32>, String> {
+    let mut bytes = vec![0; 4 * count];
+    let read = file.read_exact(&mut bytes);
+    read.map_err(|error| format!("the results cannot be read: {error}"))?;
+    let (words, _) = bytes.as_chunks::<4>();
+    Ok(words.iter().map(|word| f32::from_le_bytes(*word)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use regatta_worker::attention::Dtype;
+
+    fn operands() -> Operands {
+        Operands {
+            outputs: vec![OutputTensor {
+                name: "y".to_owned(),
+                shape: vec![2, 3],
+                dtype: Dtype::F32,
+                limit: 5e-6,
+                in_place: None,
+            }],
+            ..Operands::default()
+        }
+    }
+
+    fn write(values: [f32; 6]) -> TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let bytes: Vec<u8> = values.iter().flat_map(|one| one.to_le_bytes()).collect();
+        std::fs::write(folder.path().join("y.f32"), bytes).unwrap();
+        folder
+    }
+
+    #[test]
+    fn the_base_is_the_reference_where_an_operator_has_none() {
+        let base = write([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        let compare = |head: [f32; 6]| {
+            let head = write(head);
+            let sides = (base.path(), head.path());
+            compare_sides("o", &operands(), sides, false).map_err(|rejected| rejected.reason)
+        };
+        assert_eq!(compare([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap()["y"], 0.0);
+        let reason = compare([1.0, 2.0, 3.0, 4.0, 5.0, 6.1]).unwrap_err();
+        assert!(
+            reason.starts_with("wrong result: y: relative L2 error 1.0e-2 is above the 5.0e-6")
+        );
+        assert!(reason.contains("compared with the base's"), "{reason}");
+        let reason = compare([1.0, 2.0, 3.0, 4.0, 5.0, f32::NAN]).unwrap_err();
+        assert!(reason.contains("not finite"), "{reason}");
+    }
+
+    #[test]
+    fn results_of_another_size_are_no_use() {
+        let (base, head) = (write([0.0; 6]), tempfile::tempdir().unwrap());
+        std::fs::write(head.path().join("y.f32"), [0; 8]).unwrap();
+        let sides = (base.path(), head.path());
+        let rejected = compare_sides("o", &operands(), sides, false).unwrap_err();
+        assert!(
+            rejected.reason.contains("has 8 bytes, not 24"),
+            "{rejected}"
+        );
+        assert_eq!(rejected.fault, Fault::Other);
+    }
+}

@@ -1,0 +1,351 @@
+//! An operator as a suite declares it, and what follows from it for a problem.
+
+use std::collections::BTreeMap;
+
+use minijinja::Value;
+use serde::{Deserialize, Serialize};
+
+use super::DeclaredProblem;
+use super::draw::Draw;
+use super::formula::{Expression, FUNCTIONS, Figures};
+use super::operands::{ElementType, InputTensor, Operands, OutputTensor, Role};
+use crate::attention::tolerance::limit;
+use crate::attention::{Direction, Dtype, ParamValue, ParseError};
+
+/// A computation as data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Operator {
+    /// Its name.
+    pub name: String,
+    /// What its problems differ in, `dtype` aside.
+    pub axes: BTreeMap<String, AxisKind>,
+    /// Types that its tensors may have, the default first.
+    pub dtypes: Vec<Dtype>,
+    /// What a call is given, by the names of the arguments.
+    pub inputs: BTreeMap<String, Input>,
+    /// Numbers that a call is given, by the names of the arguments.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub scalars: BTreeMap<String, Expression>,
+    /// What a call gives, in the order in which it returns them.
+    pub outputs: Vec<Output>,
+    /// What must hold of the axes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requires: Vec<Expression>,
+    /// Floating-point operations of a call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flops: Option<Expression>,
+    /// Bytes that a call must move; by default those of all tensors, each once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<Expression>,
+    /// The function that gives its results in float64, `FILE.py:FUNCTION`; `None`: the other side
+    /// of a comparison is the reference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<String>,
+}
+
+/// The values that an axis can have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum AxisKind {
+    /// A whole number, with its default; `None`: a sweep has to give it.
+    Number(Option<u32>),
+    /// One of these words, of which the first is the default.
+    Words(Vec<String>),
+}
+
+/// An input of an operator.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Input {
+    /// Extents, the last axis fastest.
+    pub shape: Vec<Expression>,
+    /// Type of its elements; `None`: that of the problem.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dtype: Option<ElementType>,
+    /// Its contents.
+    pub draw: Draw<Expression>,
+    /// What it is for.
+    pub role: Role,
+}
+
+/// An output of an operator.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Output {
+    /// Its name.
+    pub name: String,
+    /// Extents.
+    pub shape: Vec<Expression>,
+    /// Type of its elements; `None`: that of the problem.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dtype: Option<Dtype>,
+    /// Largest relative L2 error; `None`: as for attention's `out` of this type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tolerance: Option<Tolerance>,
+    /// The state that a call leaves it in, in place of returning it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_place: Option<String>,
+}
+
+/// A relative L2 error: one, or one by type of the output.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(
+    untagged,
+    expecting = "expected a number, or a table of numbers by dtype"
+)]
+pub enum Tolerance {
+    /// Whatever the type.
+    One(f64),
+    /// By type; others have the default.
+    ByType(BTreeMap<Dtype, f64>),
+}
+
+/// Names that mean something else beside an axis, in a sweep or in a selector.
+const TAKEN: [&str; 9] = [
+    "variants",
+    "shapes",
+    "params",
+    "operator",
+    "dtype",
+    "variant",
+    "worker",
+    "environment",
+    "seq",
+];
+
+/// Checks what can name an axis of a declared operator.
+///
+/// # Errors
+/// A name that is none, or that means something else.
+pub fn axis_name(name: &str) -> Result<(), ParseError> {
+    let letter = |c: char| c.is_ascii_alphabetic() || c == '_';
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if name.len() > 64 || !name.starts_with(letter) || !name.chars().all(plain) {
+        return Err(ParseError::new(format!(
+            "{name:?} cannot name an axis: use at most 64 letters, digits and `_`, a letter or `_` \
+             first"
+        )));
+    }
+    if TAKEN.contains(&name) || FUNCTIONS.contains(&name) {
+        return Err(ParseError::new(format!(
+            "`{name}` cannot name an axis: it means something else in a suite"
+        )));
+    }
+    Ok(())
+}
+
+/// Most elements of a tensor.
+const MAX_ELEMENTS: u64 = 1 << 36;
+
+impl Operator {
+    /// The axes of a problem as numbers that formulas name; words are none.
+    pub fn figures(&self, problem: &DeclaredProblem) -> Figures {
+        let numbers = problem.axes.iter().filter_map(|(name, value)| match value {
+            ParamValue::Int(number) => Some((name.clone(), Value::from(*number))),
+            ParamValue::Word(_) => None,
+        });
+        let element = (
+            "element_bytes".to_owned(),
+            Value::from(problem.dtype.bytes()),
+        );
+        Figures::new(numbers.chain([element]))
+    }
+
+    /// Some problem, to read formulas by.
+    pub fn example(&self) -> DeclaredProblem {
+        let axes = self.axes.iter().map(|(name, kind)| {
+            let value = match kind {
+                AxisKind::Number(default) => ParamValue::Int(default.unwrap_or(64).into()),
+                AxisKind::Words(words) => ParamValue::from(words.first().map_or("", |word| word)),
+            };
+            (name.clone(), value)
+        });
+        DeclaredProblem {
+            operator: self.name.clone(),
+            axes: axes.collect(),
+            dtype: self.dtypes.first().copied().unwrap_or(Dtype::F32),
+        }
+    }
+
+    /// Each formula with the key that it stands at, and whether it is a condition.
+    pub fn formulas(&self) -> Vec<(String, &Expression, FormulaKind)> {
+        let mut all = Vec::new();
+        for (name, input) in &self.inputs {
+            let shape = input.shape.iter().enumerate();
+            all.extend(shape.map(|(place, formula)| {
+                (
+                    format!("inputs.{name}.shape[{place}]"),
+                    formula,
+                    FormulaKind::Whole,
+                )
+            }));
+            let arguments = input.draw.arguments.iter();
+            all.extend(
+                arguments
+                    .map(|formula| (format!("inputs.{name}.draw"), formula, FormulaKind::Real)),
+            );
+        }
+        for (name, formula) in &self.scalars {
+            all.push((format!("scalars.{name}"), formula, FormulaKind::Real));
+        }
+        for output in &self.outputs {
+            let shape = output.shape.iter().enumerate();
+            all.extend(shape.map(|(place, formula)| {
+                let key = format!("outputs.{}.shape[{place}]", output.name);
+                (key, formula, FormulaKind::Whole)
+            }));
+        }
+        let requires = self.requires.iter().enumerate();
+        all.extend(requires.map(|(place, formula)| {
+            (
+                format!("requires[{place}]"),
+                formula,
+                FormulaKind::Condition,
+            )
+        }));
+        let amounts = [("flops", &self.flops), ("bytes", &self.bytes)];
+        all.extend(amounts.into_iter().filter_map(|(key, formula)| {
+            Some((key.to_owned(), formula.as_ref()?, FormulaKind::Real))
+        }));
+        all
+    }
+
+    /// What a worker is sent for a problem.
+    ///
+    /// # Errors
+    /// The key that has no value for this problem, and why.
+    pub fn operands(&self, problem: &DeclaredProblem) -> Result<Operands, (String, String)> {
+        let figures = self.figures(problem);
+        for (place, requires) in self.requires.iter().enumerate() {
+            let key = || format!("requires[{place}]");
+            if !requires.holds(&figures).map_err(|why| (key(), why))? {
+                let why = format!("`{requires}` does not hold for {problem}");
+                return Err((key(), why));
+            }
+        }
+        let mut operands = Operands::default();
+        for (name, input) in &self.inputs {
+            let shape = shape(&input.shape, &figures)
+                .map_err(|(place, why)| (format!("inputs.{name}.shape[{place}]"), why))?;
+            let dtype = input.dtype.unwrap_or_else(|| problem.dtype.into());
+            let arguments = input.draw.arguments.iter().map(|one| one.real(&figures));
+            let draw = arguments
+                .collect::<Result<Vec<f64>, String>>()
+                .and_then(|arguments| {
+                    let draw = Draw {
+                        kind: input.draw.kind,
+                        arguments,
+                    };
+                    let completed = draw.completed(shape.iter().product(), dtype);
+                    completed.map_err(|error| error.to_string())
+                })
+                .map_err(|why| (format!("inputs.{name}.draw"), why))?;
+            operands.inputs.push(InputTensor {
+                name: name.clone(),
+                shape,
+                dtype,
+                draw,
+                role: input.role,
+            });
+        }
+        for (name, formula) in &self.scalars {
+            let value = formula.real(&figures);
+            let value = value.map_err(|why| (format!("scalars.{name}"), why))?;
+            operands.scalars.insert(name.clone(), value);
+        }
+        for output in &self.outputs {
+            let name = &output.name;
+            let shape = shape(&output.shape, &figures)
+                .map_err(|(place, why)| (format!("outputs.{name}.shape[{place}]"), why))?;
+            let dtype = output.dtype.unwrap_or(problem.dtype);
+            operands.outputs.push(OutputTensor {
+                name: name.clone(),
+                shape,
+                dtype,
+                limit: output.limit(dtype),
+                in_place: output.in_place.clone(),
+            });
+        }
+        Ok(operands)
+    }
+
+    /// Floating-point operations of a problem, where the operator says.
+    ///
+    /// # Errors
+    /// A formula that has no value.
+    pub fn flops_of(&self, problem: &DeclaredProblem) -> Result<Option<f64>, String> {
+        let flops = self.flops.as_ref();
+        flops
+            .map(|flops| flops.real(&self.figures(problem)))
+            .transpose()
+    }
+
+    /// Bytes that a call of a problem must move.
+    ///
+    /// # Errors
+    /// A formula that has no value.
+    pub fn bytes_of(&self, problem: &DeclaredProblem) -> Result<f64, String> {
+        match &self.bytes {
+            Some(bytes) => bytes.real(&self.figures(problem)),
+            None => {
+                let operands = self.operands(problem).map_err(|(_, why)| why)?;
+                Ok(operands.bytes())
+            }
+        }
+    }
+
+    /// Bytes of all tensors of a problem.
+    pub fn memory_bytes(&self, problem: &DeclaredProblem) -> f64 {
+        let operands = self.operands(problem);
+        operands.map_or(0.0, |operands| operands.bytes())
+    }
+}
+
+/// What a formula gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FormulaKind {
+    /// A whole number.
+    Whole,
+    /// A real number.
+    Real,
+    /// Whether something holds.
+    Condition,
+}
+
+impl Output {
+    /// The largest relative L2 error of an output of this type.
+    fn limit(&self, dtype: Dtype) -> f64 {
+        let usual = limit(dtype, false, Direction::Forward);
+        match &self.tolerance {
+            None => usual,
+            Some(Tolerance::One(tolerance)) => *tolerance,
+            Some(Tolerance::ByType(by_type)) => by_type.get(&dtype).copied().unwrap_or(usual),
+        }
+    }
+}
+
+/// The extents of a tensor, or the place of one that is none and why.
+fn shape(shape: &[Expression], figures: &Figures) -> Result<Vec<u64>, (usize, String)> {
+    let mut extents = Vec::new();
+    let mut elements = 1u64;
+    for (place, formula) in shape.iter().enumerate() {
+        let extent = formula.value(figures).map_err(|why| (place, why))?;
+        let positive = u64::try_from(extent).ok().filter(|extent| *extent > 0);
+        let extent = positive.ok_or_else(|| {
+            (
+                place,
+                format!("`{formula}` is {extent}; an extent is at least 1"),
+            )
+        })?;
+        elements = elements.saturating_mul(extent);
+        if elements > MAX_ELEMENTS {
+            let why = format!("the tensor has {elements} elements; {MAX_ELEMENTS} are the most");
+            return Err((place, why));
+        }
+        extents.push(extent);
+    }
+    Ok(extents)
+}

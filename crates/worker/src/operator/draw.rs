@@ -1,0 +1,428 @@
+//! How the contents of an input are drawn: a closed list, the same in every language.
+//!
+//! An element is a pure function of the seed, the input's name and its index. Words of 64 bits come
+//! from SplitMix64; a draw transforms them. `tests/vectors/draws.json` has elements of each draw.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::formula::Expression;
+use crate::attention::inputs::mixed;
+use crate::attention::{Dtype, ParseError, inputs};
+use crate::words;
+
+use super::operands::{ElementType, InputTensor};
+
+/// A draw with its arguments: formulas in a declaration, numbers for a worker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Draw<T> {
+    /// Which of the draws.
+    pub kind: DrawKind,
+    /// Its arguments; those that are left out of a declaration have their defaults here.
+    pub arguments: Vec<T>,
+}
+
+/// The draws that there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum DrawKind {
+    /// `normal(deviation = 1)`: eight uniform numbers of 16 bits, summed, less their mean, times
+    /// `deviation` over their deviation. It lies within 4.9 deviations.
+    Normal,
+    /// `uniform(low = -√3, high = √3)`.
+    Uniform,
+    /// `sigmoid(gain = 1)`: `1 / (1 + exp(-gain normal))`: a gate.
+    Sigmoid,
+    /// `log-decay(low = 0.005, high = 0.5)`: `-exp(uniform(ln low, ln high))`, the logarithm of a
+    /// decay.
+    LogDecay,
+    /// `l2-normalised`: normal vectors along the last axis, each divided by its length.
+    L2Normalised,
+    /// `constant(value)`.
+    Constant,
+    /// `permutation(of = elements)`: places of a permutation of so many numbers from 0.
+    Permutation,
+    /// `lengths(low, high)`: whole numbers evenly spaced from low to high, in random order.
+    Lengths,
+}
+
+words!(
+    DrawKind,
+    "draw",
+    Normal = "normal",
+    Uniform = "uniform",
+    Sigmoid = "sigmoid",
+    LogDecay = "log-decay",
+    L2Normalised = "l2-normalised",
+    Constant = "constant",
+    Permutation = "permutation",
+    Lengths = "lengths"
+);
+
+impl DrawKind {
+    /// The fewest and the most arguments.
+    fn arity(self) -> (usize, usize) {
+        match self {
+            DrawKind::Normal | DrawKind::Sigmoid | DrawKind::Permutation => (0, 1),
+            DrawKind::Uniform | DrawKind::LogDecay => (0, 2),
+            DrawKind::L2Normalised => (0, 0),
+            DrawKind::Constant => (1, 1),
+            DrawKind::Lengths => (2, 2),
+        }
+    }
+
+    /// True for draws of whole numbers.
+    pub fn is_whole(self) -> bool {
+        matches!(self, DrawKind::Permutation | DrawKind::Lengths)
+    }
+}
+
+impl Draw<Expression> {
+    /// The draw of an input that names none.
+    pub fn normal() -> Draw<Expression> {
+        Draw {
+            kind: DrawKind::Normal,
+            arguments: Vec::new(),
+        }
+    }
+}
+
+impl FromStr for Draw<Expression> {
+    type Err = ParseError;
+
+    /// Reads `normal`, `uniform(-1, 1)`, `permutation(pages)`.
+    fn from_str(text: &str) -> Result<Draw<Expression>, ParseError> {
+        let (name, arguments) = match text.split_once('(') {
+            None => (text, Vec::new()),
+            Some((name, rest)) => {
+                let inner = rest.trim_end().strip_suffix(')').ok_or_else(|| {
+                    ParseError::new(format!("`{text}` lacks its closing parenthesis"))
+                })?;
+                (name, split_arguments(inner))
+            }
+        };
+        let kind: DrawKind = name.trim().parse()?;
+        let (fewest, most) = kind.arity();
+        if !(fewest..=most).contains(&arguments.len()) {
+            let takes = match (fewest, most) {
+                (0, 0) => "no argument".to_owned(),
+                (a, b) if a == b => format!("{a} argument{}", if a == 1 { "" } else { "s" }),
+                (a, b) => format!("{a} to {b} arguments"),
+            };
+            return Err(ParseError::new(format!("`{kind}` takes {takes}")));
+        }
+        let arguments = arguments.iter().map(|text| Expression::from_text(text));
+        Ok(Draw {
+            kind,
+            arguments: arguments.collect(),
+        })
+    }
+}
+
+/// The parts of a list that commas outside of parentheses separate.
+pub fn split_arguments(text: &str) -> Vec<String> {
+    let (mut parts, mut depth) = (vec![String::new()], 0i32);
+    for c in text.chars() {
+        depth += i32::from(c == '(') - i32::from(c == ')');
+        match (c, parts.last_mut()) {
+            (',', _) if depth == 0 => parts.push(String::new()),
+            (c, Some(part)) => part.push(c),
+            (_, None) => {}
+        }
+    }
+    parts.iter().map(|part| part.trim().to_owned()).collect()
+}
+
+impl<T: fmt::Display> fmt::Display for Draw<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.kind.fmt(f)?;
+        if self.arguments.is_empty() {
+            return Ok(());
+        }
+        let arguments: Vec<String> = self.arguments.iter().map(ToString::to_string).collect();
+        write!(f, "({})", arguments.join(", "))
+    }
+}
+
+/// The largest absolute value of a normal draw of deviation 1.
+const NORMAL_REACH: f64 = 4.899;
+
+impl Draw<f64> {
+    /// The same with each argument that was left out at its default, for a tensor of so many
+    /// elements.
+    ///
+    /// # Errors
+    /// Arguments by which an element would be no finite number of its type.
+    pub fn completed(mut self, elements: u64, dtype: ElementType) -> Result<Draw<f64>, ParseError> {
+        let defaults: &[f64] = match self.kind {
+            DrawKind::Normal | DrawKind::Sigmoid => &[1.0],
+            DrawKind::Uniform => &[-1.732_050_807_568_877_2, 1.732_050_807_568_877_2],
+            DrawKind::LogDecay => &[0.005, 0.5],
+            DrawKind::Permutation => &[elements as f64],
+            DrawKind::L2Normalised | DrawKind::Constant | DrawKind::Lengths => &[],
+        };
+        let given = self.arguments.len();
+        self.arguments.extend(defaults.iter().skip(given));
+        if let Some(wrong) = self.objection(elements) {
+            return Err(ParseError::new(format!("`{self}` {wrong}")));
+        }
+        if self.kind.is_whole() != dtype.is_whole() && self.kind != DrawKind::Constant {
+            let fix = if dtype.is_whole() {
+                "draw it by `permutation`, `lengths` or `constant`"
+            } else {
+                "give it dtype = \"i32\""
+            };
+            return Err(ParseError::new(format!(
+                "`{self}` does not draw {dtype}: {fix}"
+            )));
+        }
+        if self.reach() > dtype.largest() {
+            return Err(ParseError::new(format!(
+                "`{self}` draws numbers up to {:.3e}, and the largest {dtype} is {:.3e}",
+                self.reach(),
+                dtype.largest()
+            )));
+        }
+        Ok(self)
+    }
+
+    /// The largest absolute value of an element.
+    fn reach(&self) -> f64 {
+        let largest = self.arguments.iter().fold(0.0f64, |a, b| a.max(b.abs()));
+        match self.kind {
+            DrawKind::Normal => NORMAL_REACH * largest,
+            DrawKind::Sigmoid | DrawKind::L2Normalised => 1.0,
+            _ => largest,
+        }
+    }
+
+    /// What in the arguments gives no number, as the end of a sentence.
+    fn objection(&self, elements: u64) -> Option<String> {
+        let arguments = &self.arguments[..];
+        if arguments.iter().any(|number| !number.is_finite()) {
+            return Some("has an argument that is no finite number".to_owned());
+        }
+        let whole =
+            |number: f64| number.fract() == 0.0 && (0.0..=4_294_967_295.0).contains(&number);
+        let wrong = match (self.kind, arguments) {
+            (DrawKind::LogDecay, &[low, high]) if !(0.0 < low && low <= high) => {
+                "makes NaN: it needs 0 < low <= high"
+            }
+            (DrawKind::Normal | DrawKind::Sigmoid, &[factor]) if factor <= 0.0 => {
+                "draws one number alone: give a factor above 0"
+            }
+            (DrawKind::Uniform, &[low, high]) if low >= high => "needs low < high",
+            (DrawKind::Permutation, &[of]) if !(whole(of) && of >= elements as f64) => {
+                return Some(format!(
+                    "has to be of a whole number that is at least the {elements} elements drawn"
+                ));
+            }
+            (DrawKind::Lengths, &[low, high]) if !(whole(low) && whole(high) && low <= high) => {
+                "needs whole numbers, low <= high"
+            }
+            _ => return None,
+        };
+        Some(wrong.to_owned())
+    }
+}
+
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// The random stream of an input of this name in the set of this seed: FNV-1a of the name, mixed
+/// with the seed.
+pub fn stream(seed: u64, name: &str) -> u64 {
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    mixed(seed ^ hash)
+}
+
+/// Word 0 or 1 of an element.
+fn word(stream: u64, index: u64, which: u64) -> u64 {
+    let counter = index.wrapping_mul(2).wrapping_add(which + 1);
+    mixed(stream.wrapping_add(counter.wrapping_mul(GOLDEN)))
+}
+
+/// Uniform in `[0, 1)`.
+fn unit(stream: u64, index: u64) -> f64 {
+    (word(stream, index, 0) >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// Mean 0, variance 1: a sum of eight numbers of 16 bits, exact in every language.
+fn normal(stream: u64, index: u64) -> f64 {
+    let fields = |word: u64| (0..4).map(|k| (word >> (16 * k)) & 0xffff).sum::<u64>();
+    let sum = fields(word(stream, index, 0)) + fields(word(stream, index, 1));
+    let deviation = (8.0 * (65536.0f64 * 65536.0 - 1.0) / 12.0).sqrt();
+    (sum as f64 - 262_140.0) / deviation
+}
+
+/// `0..of` in the order of their first words; where two are the same, of their numbers.
+fn permutation(stream: u64, of: u64) -> Vec<u64> {
+    let mut order: Vec<u64> = (0..of).collect();
+    order.sort_by_key(|&index| (word(stream, index, 0), index));
+    order
+}
+
+/// All elements of an input in the set of a seed, rounded to its type.
+pub fn values(input: &InputTensor, seed: u64) -> Vec<f64> {
+    let stream = stream(seed, &input.name);
+    let elements: u64 = input.shape.iter().product();
+    let arguments = &input.draw.arguments;
+    let each = |make: &dyn Fn(u64) -> f64| (0..elements).map(make).collect::<Vec<f64>>();
+    let argument = |place: usize| arguments.get(place).copied().unwrap_or_default();
+    let values = match input.draw.kind {
+        DrawKind::Normal => each(&|i| argument(0) * normal(stream, i)),
+        DrawKind::Uniform => {
+            let span = argument(1) - argument(0);
+            each(&|i| argument(0) + span * unit(stream, i))
+        }
+        DrawKind::Sigmoid => each(&|i| 1.0 / (1.0 + (-argument(0) * normal(stream, i)).exp())),
+        DrawKind::LogDecay => {
+            let (low, high) = (argument(0).ln(), argument(1).ln());
+            each(&|i| -(low + (high - low) * unit(stream, i)).exp())
+        }
+        DrawKind::L2Normalised => {
+            let width = input.shape.last().copied().unwrap_or(1).max(1) as usize;
+            let mut values = each(&|i| normal(stream, i));
+            for vector in values.chunks_mut(width) {
+                let length = vector.iter().map(|x| x * x).sum::<f64>().sqrt();
+                vector.iter_mut().for_each(|x| *x /= length);
+            }
+            values
+        }
+        DrawKind::Constant => vec![argument(0); elements as usize],
+        DrawKind::Permutation => {
+            let order = permutation(stream, argument(0) as u64);
+            order
+                .iter()
+                .take(elements as usize)
+                .map(|&x| x as f64)
+                .collect()
+        }
+        DrawKind::Lengths => {
+            let (low, high) = (argument(0) as u64, argument(1) as u64);
+            let order = permutation(stream, elements);
+            let length = |place: u64| match elements {
+                1 => high,
+                _ => low + place * (high - low) / (elements - 1),
+            };
+            order.iter().map(|&place| length(place) as f64).collect()
+        }
+    };
+    let rounded = |value: f64| match input.dtype {
+        ElementType::F32 => inputs::rounded(value, Dtype::F32),
+        ElementType::F16 => inputs::rounded(value, Dtype::F16),
+        ElementType::Bf16 => inputs::rounded(value, Dtype::Bf16),
+        ElementType::I32 | ElementType::I64 => value,
+    };
+    values.into_iter().map(rounded).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn input(draw: &str, shape: &[u64], dtype: ElementType) -> InputTensor {
+        let draw: Draw<Expression> = draw.parse().unwrap();
+        let arguments = draw.arguments.iter();
+        let arguments = arguments.map(|argument| argument.to_string().parse().unwrap());
+        let draw = Draw {
+            kind: draw.kind,
+            arguments: arguments.collect(),
+        };
+        InputTensor {
+            name: "x".to_owned(),
+            shape: shape.to_vec(),
+            dtype,
+            draw: draw.completed(shape.iter().product(), dtype).unwrap(),
+            role: super::super::Role::Data,
+        }
+    }
+
+    /// Elements of each draw, for other languages.
+    fn vectors() -> Value {
+        let float = ElementType::F32;
+        let examples = [
+            input("normal", &[3, 4], float),
+            input("normal(0.25)", &[8], ElementType::Bf16),
+            input("uniform", &[8], float),
+            input("uniform(-2, 3)", &[8], ElementType::F16),
+            input("sigmoid", &[8], float),
+            input("log-decay", &[8], float),
+            input("l2-normalised", &[3, 5], float),
+            input("constant(0.1)", &[3], ElementType::Bf16),
+            input("permutation", &[11], ElementType::I32),
+            input("permutation(40)", &[2, 3], ElementType::I64),
+            input("lengths(16, 100)", &[5], ElementType::I32),
+            input("lengths(16, 100)", &[1], ElementType::I32),
+        ];
+        let rows = examples.iter().flat_map(|input| {
+            [0u64, 42]
+                .map(|seed| json!({ "input": input, "seed": seed, "values": values(input, seed) }))
+        });
+        Value::Array(rows.collect())
+    }
+
+    /// `REGATTA_WRITE_VECTORS=1` writes the file again.
+    #[test]
+    fn other_languages_draw_the_same() {
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../tests/vectors/draws.json"
+        );
+        let text = serde_json::to_string_pretty(&vectors()).unwrap() + "\n";
+        if std::env::var_os("REGATTA_WRITE_VECTORS").is_some() {
+            std::fs::write(path, &text).unwrap();
+        }
+        let there = std::fs::read_to_string(path).unwrap();
+        assert!(
+            there == text,
+            "{path} has other draws: REGATTA_WRITE_VECTORS=1 cargo test -p regatta-worker"
+        );
+    }
+
+    #[test]
+    fn draws_have_the_moments_that_they_promise() {
+        let input = input("normal", &[100_000], ElementType::F32);
+        let values = values(&input, 7);
+        let mean = values.iter().sum::<f64>() / 1e5;
+        let variance = values.iter().map(|x| x * x).sum::<f64>() / 1e5;
+        assert!(mean.abs() < 0.01, "{mean}");
+        assert!((variance - 1.0).abs() < 0.02, "{variance}");
+        assert!(values.iter().all(|x| x.abs() < NORMAL_REACH));
+    }
+
+    #[test]
+    fn draws_that_make_no_numbers_are_refused() {
+        let reason = |draw: &str, dtype| {
+            let draw: Draw<Expression> = match draw.parse() {
+                Ok(draw) => draw,
+                Err(error) => return format!("{error}"),
+            };
+            let arguments = draw.arguments.iter();
+            let arguments = arguments
+                .map(|one| one.to_string().parse().unwrap())
+                .collect();
+            let draw: Draw<f64> = Draw {
+                kind: draw.kind,
+                arguments,
+            };
+            draw.completed(8, dtype).unwrap_err().to_string()
+        };
+        let float = ElementType::F32;
+        assert!(reason("log-decay(0, 1)", float).contains("makes NaN"));
+        assert!(reason("uniform(3, 1)", float).contains("needs low < high"));
+        assert!(reason("normal(20000)", ElementType::F16).contains("the largest f16 is 6.550e4"));
+        assert!(reason("normal", ElementType::I32).contains("draw it by `permutation`"));
+        assert!(reason("permutation(4)", ElementType::I32).contains("at least the 8 elements"));
+        assert!(reason("lengths(1, 2)", float).contains("give it dtype = \"i32\""));
+        assert!(reason("lengths(1)", float).contains("takes 2 arguments"));
+        assert!(reason("gauss", float).contains("is no draw; use `normal`, `uniform`"));
+        assert!(reason("normal(1", float).contains("closing parenthesis"));
+    }
+}

@@ -1,0 +1,161 @@
+//! Inputs, scalars and outputs of a problem, with every formula evaluated: as a worker is sent them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::draw::Draw;
+use crate::attention::Dtype;
+use crate::words;
+
+/// The tensors and numbers of one call of a declared operator.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Operands {
+    /// What a call is given, by name.
+    pub inputs: Vec<InputTensor>,
+    /// Numbers that a call is given, by name.
+    #[serde(default)]
+    pub scalars: BTreeMap<String, f64>,
+    /// What a call gives, in the order in which it returns them.
+    pub outputs: Vec<OutputTensor>,
+}
+
+/// An input with its shape and how it is drawn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct InputTensor {
+    /// The argument's name, from which its random stream follows too.
+    pub name: String,
+    /// Extents, the last axis fastest.
+    pub shape: Vec<u64>,
+    /// Type of its elements.
+    pub dtype: ElementType,
+    /// Its contents.
+    pub draw: Draw<f64>,
+    /// What it is for.
+    #[serde(default)]
+    pub role: Role,
+}
+
+/// An output with its shape and limit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct OutputTensor {
+    /// Its name.
+    pub name: String,
+    /// Extents.
+    pub shape: Vec<u64>,
+    /// Type of its elements.
+    pub dtype: Dtype,
+    /// Largest relative L2 error.
+    pub limit: f64,
+    /// The state that a call leaves it in, in place of returning it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_place: Option<String>,
+}
+
+impl Operands {
+    /// Bytes of all inputs and outputs, each once.
+    pub fn bytes(&self) -> f64 {
+        let size = |shape: &[u64]| shape.iter().map(|&extent| extent as f64).product::<f64>();
+        let inputs = self.inputs.iter();
+        let inputs = inputs.map(|input| size(&input.shape) * input.dtype.bytes() as f64);
+        let outputs = self.outputs.iter();
+        let outputs = outputs.map(|output| size(&output.shape) * output.dtype.bytes() as f64);
+        inputs.chain(outputs).sum()
+    }
+
+    /// True where a call changes an input, which is restored before each.
+    pub fn has_state(&self) -> bool {
+        self.inputs.iter().any(|input| input.role == Role::State)
+    }
+}
+
+/// What an input is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Values that are read.
+    #[default]
+    Data,
+    /// Values that a call may change; they are restored, untimed, before each.
+    State,
+    /// Whole numbers that say where to read: a page table, lengths.
+    Index,
+    /// Factors of other inputs.
+    Scale,
+}
+
+words!(
+    Role,
+    "role",
+    Data = "data",
+    State = "state",
+    Index = "index",
+    Scale = "scale"
+);
+
+/// Type of an input's elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum ElementType {
+    /// binary32.
+    F32,
+    /// binary16.
+    F16,
+    /// bfloat16.
+    Bf16,
+    /// Whole numbers of 32 bits.
+    I32,
+    /// Whole numbers of 64 bits.
+    I64,
+}
+
+words!(
+    ElementType,
+    "type of elements",
+    F32 = "f32",
+    F16 = "f16",
+    Bf16 = "bf16",
+    I32 = "i32",
+    I64 = "i64"
+);
+
+impl ElementType {
+    /// Bytes of an element.
+    pub fn bytes(self) -> usize {
+        match self {
+            ElementType::F16 | ElementType::Bf16 => 2,
+            ElementType::F32 | ElementType::I32 => 4,
+            ElementType::I64 => 8,
+        }
+    }
+
+    /// True for whole numbers.
+    pub fn is_whole(self) -> bool {
+        matches!(self, ElementType::I32 | ElementType::I64)
+    }
+
+    /// The largest value.
+    pub fn largest(self) -> f64 {
+        match self {
+            ElementType::F32 | ElementType::Bf16 => 3.38e38,
+            ElementType::F16 => 65504.0,
+            ElementType::I32 => f64::from(i32::MAX),
+            ElementType::I64 => 9e15,
+        }
+    }
+}
+
+impl From<Dtype> for ElementType {
+    fn from(dtype: Dtype) -> ElementType {
+        match dtype {
+            Dtype::F32 => ElementType::F32,
+            Dtype::F16 => ElementType::F16,
+            Dtype::Bf16 => ElementType::Bf16,
+        }
+    }
+}

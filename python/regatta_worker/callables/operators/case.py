@@ -1,0 +1,260 @@
+"""The life of a case of a declared operator: what frameworks share.
+
+Results are written for the harness, which compares them with a reference in a process of its own or
+with the other side's. So nothing here computes what is right.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from regatta_worker.callables.operators.function import OperatorFunction
+from regatta_worker.callables.operators.operands import InputTensor, Operands, write
+from regatta_worker.case import Case, CaseWorker
+from regatta_worker.census.counters import first_call
+from regatta_worker.clock import timing
+from regatta_worker.problem.input_sets import LAST, Inputs, InputSets, in_turn, seed_of
+from regatta_worker.problem.variant import Variant
+from regatta_worker.protocol.channel import Failed, Message, Unsupported, required
+
+STEP = 0.6180339887498949
+"""By what part of its first axis a tensor's contents lie further on than a sample before: the
+golden section comes back to no place it had."""
+
+LOOKED_AT = 1 << 12
+"""Elements of each result, about, that are looked at when a call has returned."""
+
+
+@dataclass(kw_only=True)
+class OperatorCase(Case):
+    """A prepared case of a declared operator."""
+
+    operands: Operands
+    where: str
+    given: dict[str, Any]
+    """The tensors, by the names of the inputs."""
+    bound: Callable[..., Any]
+    """The function of the tensors, in the order of `given`."""
+    folder: str | None
+    """Where results are written."""
+    arguments: list[Any] = field(default_factory=list)
+    timed: tuple[timing.Plan, bool] | None = None
+    replay: Callable[[], None] | None = None
+
+    def call(self) -> Any:
+        return self.bound(*self.arguments)
+
+
+class OperatorInputSets(InputSets):
+    """Tensors whose contents are another set's in each sample, a state's too.
+
+    Sets are drawn once and put in place in turn. In each sample but the last their rows lie further
+    on, the end put before the beginning, so that no two samples have the same contents.
+    """
+
+    def __init__(
+        self,
+        case: OperatorCase,
+        make: Callable[[InputTensor, int], Any],
+        copy: Callable[[Any, Any, int], None],
+        done: Callable[[], None],
+        short: Callable[[Exception], bool],
+    ) -> None:
+        """`make` draws an input in the set of a seed; `copy(into, source, rows)` puts it in place,
+        so many rows further on; `done` returns when that is done."""
+        self._case, self._make, self._copy, self._done = case, make, copy, done
+        self._made: dict[int, dict[str, Any]] = {}
+        self._samples = 0
+        sets = max(3, case.sets)
+        super().__init__(case, self._put_in_place, short, in_turn(sets))
+
+    def _put_in_place(self, number: int) -> None:
+        self._samples += 1
+        if number not in self._made:
+            seed = seed_of(self._case.seed, number)
+            self._made[number] = {
+                one.name: self._make(one, seed) for one in self._case.operands.inputs
+            }
+        along = 0.0 if number in (0, LAST) else self._samples * STEP % 1.0
+        for name, source in self._made[number].items():
+            rows = int(source.shape[0] * along) if source.shape else 0
+            self._copy(self._case.given[name], source, rows)
+        self._done()
+
+    def forget(self) -> None:
+        self._made = {}
+
+    def drawn_input(self, name: str, number: int) -> Any:
+        """An input as it was put in place for the first or the last sample."""
+        return self._made[number][name]
+
+
+class RestoredInputs(Inputs):
+    """The inputs of the first set, put in place again before each sample."""
+
+    def __init__(self, sets: OperatorInputSets) -> None:
+        super().__init__()
+        self._sets = sets
+        self.number = 0
+
+    def change(self, last: bool) -> None:
+        super().change(last)
+        self._sets.put(0)
+
+
+class OperatorWorker(CaseWorker[OperatorCase]):
+    """Serves functions of declared operators. A framework says how arrays are made."""
+
+    functions: Mapping[str, OperatorFunction]
+
+    # What a framework says.
+
+    def array(self, tensor: InputTensor, seed: int) -> Any:
+        """An input in the set of a seed, as the function is given it. Raises Unsupported for a type
+        that the framework does not have."""
+        raise NotImplementedError
+
+    def copy(self, into: Any, source: Any, rows: int) -> None:
+        """Puts contents in place, so many rows further on."""
+        raise NotImplementedError
+
+    def host(self, value: Any) -> np.ndarray:
+        """A result as float32 on the host."""
+        raise NotImplementedError
+
+    def check_type(self, case: OperatorCase, name: str, value: Any, dtype: str) -> None:
+        """Raises Failed for a result that is no plain array, or of another type."""
+        raise NotImplementedError
+
+    def same(self, given: Any, drawn: Any) -> bool:
+        """Whether an input still has the contents that were put there."""
+        raise NotImplementedError
+
+    def adapted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function of this framework's arrays, as one of the arrays that are made here."""
+        return function
+
+    def before_first_call(self, case: OperatorCase) -> None:
+        """What precedes the first call, untimed."""
+
+    # The requests.
+
+    def variants(self) -> dict[str, Variant]:
+        return {name: function.variant() for name, function in self.functions.items()}
+
+    def _prepare(self, wire: Message) -> Message:
+        operands = Operands.from_wire(required(wire, "operands"))
+        name = required(wire, "variant")
+        function = self.functions.get(name)
+        if function is None:
+            raise Failed(f"{self.TESTED} has no function `{name}`")
+        params = function.variant().taken(name, wire.get("params", {}))
+        scalars = function.accepted(operands)
+        given = {one.name: self.array(one, required(wire, "seed")) for one in operands.inputs}
+        names, called = tuple(given), self.adapted(function.function)
+
+        def bound(*arrays: Any) -> Any:
+            return called(**dict(zip(names, arrays, strict=True)), **scalars, **params)
+
+        case = OperatorCase(
+            problem=wire.get("problem"),
+            operands=operands,
+            where=function.where,
+            given=given,
+            bound=bound,
+            folder=wire.get("results"),
+            arguments=list(given.values()),
+            seed=required(wire, "seed"),
+            sets=int(wire.get("input_sets", 1)),
+            draw=wire.get("draw"),
+        )
+        self.before_first_call(case)
+        results, first = first_call(case.call, self.wait)
+        self.write(case, results)
+        self.case = case
+        return {"effective": dict(params), "errors": {}, "probes": {}} | first
+
+    def named(self, case: OperatorCase, results: Any) -> dict[str, Any]:
+        """The results by name. Raises Failed where one is not what the operator declares."""
+        named = case.operands.results(case.where, results, case.given)
+        for output in case.operands.outputs:
+            self.check_type(case, output.name, named[output.name], output.dtype)
+        return named
+
+    def write(self, case: OperatorCase, results: Any) -> None:
+        """Writes results for the harness."""
+        for name, value in self.named(case, results).items():
+            if case.folder is not None:
+                write(case.folder, name, self.host(value))
+
+    def input_sets(self, case: OperatorCase) -> OperatorInputSets:
+        return OperatorInputSets(case, self.array, self.copy, self.wait, self.no_memory)
+
+    def _measured(self, case: OperatorCase, plan: timing.Plan) -> Message:
+        sets = self.input_sets(case)
+        one = case.sets == 1
+        inputs: Any = RestoredInputs(sets) if one else sets
+        inputs.cut = lambda results: self.some(case, results)
+        measured = self.timed(case, plan, inputs)
+        number = 0 if one else sets.number
+        case.place = number
+        results = inputs.kept.pop()
+        if not one and sets.last is not None:
+            self.check_unchanged(case, sets.last, results)
+        self.check_given(case, sets, number)
+        sets.forget()
+        self.write(case, results)
+        reply = {} if one else sets.as_reply()
+        seed = seed_of(case.seed, number)
+        return measured | reply | {"checked": {"seed": seed, "errors": {}, "probes": {}}}
+
+    def some(self, case: OperatorCase, results: Any) -> dict[str, np.ndarray]:
+        """Some elements of each result, copied."""
+        flat = {name: self.flat(value) for name, value in self.named(case, results).items()}
+        return {name: np.array(value) for name, value in flat.items()}
+
+    def flat(self, value: Any) -> np.ndarray:
+        """About `LOOKED_AT` elements of a result, on the host."""
+        line = value.reshape(-1)
+        return self.host(line[:: max(1, line.shape[0] // LOOKED_AT)])
+
+    def check_unchanged(
+        self, case: OperatorCase, early: dict[str, np.ndarray], results: Any
+    ) -> None:
+        """Raises Failed where results are others than when the call had returned."""
+        for name, now in self.some(case, results).items():
+            then = early[name]
+            if bool(((now != then) & ((now == now) | (then == then))).any()):
+                raise Failed(
+                    f"the result {name} changed after the call had returned: a thread or another "
+                    f"stream still wrote it. Wait for it in the function, within the time"
+                )
+
+    def check_given(self, case: OperatorCase, sets: OperatorInputSets, number: int) -> None:
+        """Raises Failed where the last call wrote into an input that is no state."""
+        for one in case.operands.inputs:
+            if one.role == "state":
+                continue
+            if not self.same(case.given[one.name], sets.drawn_input(one.name, number)):
+                raise Failed(
+                    f"the call wrote into its input {one.name}, which is its caller's: write into "
+                    f'a copy, or declare it with role = "state"'
+                )
+
+    def repeat(self, calls: int, core: int | None, graph: bool) -> None:
+        if self.prepared().operands.states:
+            raise Unsupported("each call changes a state, and calls in a row would not restore it")
+        super().repeat(calls, core, graph)
+
+    def recordings(self, case: OperatorCase) -> list[Message]:
+        return []
+
+    def release(self) -> None:
+        with contextlib.suppress(AttributeError):
+            self.case.replay = None  # type: ignore[union-attr]
+        super().release()

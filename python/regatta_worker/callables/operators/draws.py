@@ -1,0 +1,125 @@
+"""Contents of a declared operator's inputs, drawn as crates/worker/src/operator/draw.rs draws them.
+
+An element is a pure function of the seed, the input's name and its index; tests/vectors/draws.json
+has elements of each draw.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from regatta_worker.problem.attention import ALL, GOLDEN, mixed
+
+CHUNK = 1 << 20
+"""Elements that are made at a time."""
+
+NORMAL_MEAN = 262_140.0
+NORMAL_DEVIATION = math.sqrt(8.0 * (65536.0 * 65536.0 - 1.0) / 12.0)
+"""Of a sum of eight whole numbers of 16 bits."""
+
+
+def stream(seed: int, name: str) -> int:
+    """The random stream of an input in a seed's set: FNV-1a of its name, mixed with the seed."""
+    hashed = 0xCBF29CE484222325
+    for byte in name.encode():
+        hashed = ((hashed ^ byte) * 0x0000_0100_0000_01B3) & ALL
+    return mixed(seed ^ hashed)
+
+
+def words(start: int, index: np.ndarray, which: int) -> np.ndarray:
+    """Word 0 or 1 of elements: SplitMix64's outputs."""
+    z = (index * np.uint64(2) + np.uint64(which + 1)) * np.uint64(GOLDEN) + np.uint64(start)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def unit(start: int, index: np.ndarray) -> np.ndarray:
+    """Uniform in [0, 1)."""
+    return (words(start, index, 0) >> np.uint64(11)).astype(np.float64) / float(1 << 53)
+
+
+def normal(start: int, index: np.ndarray) -> np.ndarray:
+    """Mean 0, variance 1: a sum of eight numbers of 16 bits, exact in every language."""
+    total = np.zeros(index.shape, dtype=np.uint64)
+    for which in (0, 1):
+        word = words(start, index, which)
+        for shift in (0, 16, 32, 48):
+            total += (word >> np.uint64(shift)) & np.uint64(0xFFFF)
+    return (total.astype(np.float64) - NORMAL_MEAN) / NORMAL_DEVIATION
+
+
+def permutation(start: int, count: int) -> np.ndarray:
+    """`0..count` in the order of their first words."""
+    return np.argsort(words(start, np.arange(count, dtype=np.uint64), 0), kind="stable")
+
+
+def values(tensor: Any, seed: int) -> np.ndarray:
+    """All elements of an input in the set of a seed, float64, not yet rounded to its type.
+
+    `tensor` is an `InputTensor`.
+    """
+    start, count = stream(seed, tensor.name), math.prod(tensor.shape)
+    kind, given = tensor.kind, tensor.arguments
+    with np.errstate(over="ignore"):
+        if kind == "permutation":
+            made = permutation(start, int(given[0]))[:count].astype(np.float64)
+        elif kind == "lengths":
+            low, high = int(given[0]), int(given[1])
+            order = permutation(start, count)
+            made = low + order * (high - low) // (count - 1) if count > 1 else np.array([high])
+            made = made.astype(np.float64)
+        elif kind == "constant":
+            made = np.full(count, given[0])
+        else:
+            made = np.empty(count)
+            for first in range(0, count, CHUNK):
+                index = np.arange(first, min(first + CHUNK, count), dtype=np.uint64)
+                made[first : first + CHUNK] = each(kind, given, start, index)
+    made = made.reshape(tensor.shape)
+    if kind == "l2-normalised":
+        made /= np.sqrt((made * made).sum(axis=-1, keepdims=True))
+    return made
+
+
+def each(kind: str, given: tuple[float, ...], start: int, index: np.ndarray) -> np.ndarray:
+    """Elements that depend on nothing but their own words."""
+    match kind:
+        case "normal":
+            return given[0] * normal(start, index)
+        case "l2-normalised":
+            return normal(start, index)
+        case "uniform":
+            return given[0] + (given[1] - given[0]) * unit(start, index)
+        case "sigmoid":
+            return 1.0 / (1.0 + np.exp(-given[0] * normal(start, index)))
+        case "log-decay":
+            low, high = math.log(given[0]), math.log(given[1])
+            return -np.exp(low + (high - low) * unit(start, index))
+        case other:
+            raise ValueError(f"there is no draw {other!r}")
+
+
+def rounded(made: np.ndarray, dtype: str) -> np.ndarray:
+    """Values as a tensor of this type holds them: int64, or float32 (which holds f16 and bf16)."""
+    match dtype:
+        case "i32" | "i64":
+            return made.astype(np.int64)
+        case "f16":
+            return made.astype(np.float32).astype(np.float16).astype(np.float32)
+        case "bf16":
+            return as_bf16(made.astype(np.float32))
+        case _:
+            return made.astype(np.float32)
+
+
+def as_bf16(single: np.ndarray) -> np.ndarray:
+    """float32 numbers rounded to bfloat16, to nearest even."""
+    bits = single.view(np.uint32)
+    odd = (bits >> np.uint32(16)) & np.uint32(1)
+    with np.errstate(over="ignore"):
+        kept = (bits + np.uint32(0x7FFF) + odd) & np.uint32(0xFFFF0000)
+    return kept.view(np.float32)

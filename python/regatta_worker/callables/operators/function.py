@@ -1,0 +1,110 @@
+"""A function that computes a declared operator: it is called by the names of its arguments."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from regatta_worker.callables.function import framework_of, hints_of, kind_of
+from regatta_worker.problem.attention import DTYPE_BYTES
+from regatta_worker.problem.variant import Variant
+from regatta_worker.protocol.channel import Failed
+
+if TYPE_CHECKING:
+    from regatta_worker.callables.operators.operands import Operands
+
+
+@dataclass(frozen=True)
+class OperatorFunction:
+    """What its signature says."""
+
+    where: str
+    function: Callable[..., Any]
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+    any: bool
+    """It takes keywords of every name."""
+    parameters: Mapping[str, Any]
+    """Keywords that a case may set, as `Variant` has them."""
+    framework: str | None
+    no_attention: str = ""
+    """Why it does not compute attention, where it does not."""
+
+    def arguments(self) -> dict[str, Any]:
+        """As `hello` has them."""
+        arguments: dict[str, Any] = {
+            "required": list(self.required),
+            "optional": list(self.optional),
+        }
+        if self.any:
+            arguments["any"] = True
+        if self.no_attention:
+            arguments["no_attention"] = self.no_attention
+        return arguments
+
+    def variant(self) -> Variant:
+        words = (inspect.getdoc(self.function) or self.where).strip().partition("\n")[0]
+        return Variant(
+            summary=words,
+            dtypes=tuple(DTYPE_BYTES),
+            directions=(),
+            parameters=self.parameters,
+            arguments=self.arguments(),
+        )
+
+    def accepted(self, operands: Operands) -> dict[str, float]:
+        """The scalars of a call. Raises Failed where the function cannot be called with these
+        operands."""
+        given = [one.name for one in operands.inputs] + list(operands.scalars)
+        takes = {*self.required, *self.optional}
+        if lacking := [name for name in self.required if name not in given]:
+            raise Failed(
+                f"{self.where} takes an argument `{lacking[0]}`; the operator's are "
+                f"{', '.join(given)}"
+            )
+        if left := [name for name in given if name not in takes and not self.any]:
+            raise Failed(f"{self.where} takes no `{left[0]}`, which the operator has")
+        return dict(operands.scalars)
+
+
+def read_operator(where: str, function: Any, no_attention: str = "") -> OperatorFunction | None:
+    """What a function's signature says; `None` where it cannot be called by names."""
+    if isinstance(function, type) or not callable(function):
+        return None
+    if type(function).__module__.partition(".")[0] == "triton":
+        # A kernel, which is launched and not called.
+        return None
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+    needed, optional, takes_any = [], [], False
+    parameters: dict[str, Any] = {}
+    hints = hints_of(function)
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            return None
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            continue
+        if parameter.kind is parameter.VAR_KEYWORD:
+            takes_any = True
+        elif parameter.default is parameter.empty:
+            needed.append(parameter.name)
+        else:
+            optional.append(parameter.name)
+            if kind := kind_of(parameter, hints.get(parameter.name, parameter.annotation)):
+                parameters[parameter.name] = kind
+    first = next(iter(signature.parameters.values()), None)
+    annotation = None if first is None else hints.get(first.name, first.annotation)
+    return OperatorFunction(
+        where=where,
+        function=function,
+        required=tuple(needed),
+        optional=tuple(optional),
+        any=takes_any,
+        parameters=parameters,
+        framework=None if first is None else framework_of(annotation),
+        no_attention=no_attention,
+    )

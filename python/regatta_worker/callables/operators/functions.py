@@ -1,0 +1,78 @@
+"""Attention and declared operators of one file or module, served by one worker."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from regatta_worker.callables.operators.function import OperatorFunction
+from regatta_worker.protocol.channel import Message, Unsupported
+
+
+class Functions:
+    """Hands each case to the worker of its operator; each is made when it is first needed."""
+
+    def __init__(
+        self,
+        functions: Mapping[str, OperatorFunction],
+        attention: Callable[[], Any] | None,
+        operators: Callable[[], Any],
+    ) -> None:
+        self._functions = functions
+        self._make_operators = operators
+        self._operators: Any = None
+        self._attention = None if attention is None else attention()
+        self._active: Any = self._attention or self._served()
+
+    def _served(self) -> Any:
+        if self._operators is None:
+            self._operators = self._make_operators()
+        return self._operators
+
+    def hello(self) -> Message:
+        hello: Message = self._active_or_first().hello()
+        variants = {variant["name"]: variant for variant in hello["variants"]}
+        for name, function in self._functions.items():
+            own = function.variant().wire(name)
+            variants[name] = {**own, **variants.get(name, {}), "arguments": own["arguments"]}
+        return hello | {"variants": list(variants.values())}
+
+    def _active_or_first(self) -> Any:
+        return self._attention or self._served()
+
+    def prepare(self, request: Message) -> Message:
+        declared = request.get("operands") is not None
+        if not declared and self._attention is None:
+            name = request.get("variant", "")
+            function = self._functions.get(name)
+            raise Unsupported(
+                (function.no_attention if function else "")
+                or f"`{name}` does not compute attention"
+            )
+        wanted = self._served() if declared else self._attention
+        if wanted is not self._active:
+            self._active.release()
+            self._active = wanted
+        active: Any = self._active
+        prepared: Message = active.prepare(request)
+        return prepared
+
+    def release(self) -> None:
+        self._active.release()
+
+    def __getattr__(self, name: str) -> Any:
+        """All else is the worker's that has the case."""
+        return getattr(self._active, name)
+
+
+def operator_worker(framework: str) -> Any:
+    """The class that serves declared operators on arrays of a framework."""
+    try:
+        return importlib.import_module(
+            f"regatta_worker.callables.operators.{framework}_operators"
+        ).WORKER
+    except ModuleNotFoundError as error:
+        if error.name and error.name.startswith("regatta_worker"):
+            raise Unsupported(f"functions of {framework} arrays compute attention alone") from error
+        raise

@@ -1,0 +1,81 @@
+"""Declared operators on NumPy arrays, on the host and by its clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from regatta_worker import device
+from regatta_worker.callables.load import Guarded, Target
+from regatta_worker.callables.operators.case import OperatorCase, OperatorWorker
+from regatta_worker.callables.operators.function import OperatorFunction
+from regatta_worker.callables.operators.operands import InputTensor
+from regatta_worker.census.arrays import count_arrays
+from regatta_worker.clock import timing
+from regatta_worker.problem.arrays import Arrays
+from regatta_worker.problem.input_sets import Inputs
+from regatta_worker.protocol.channel import Failed, Message, Unsupported
+
+DTYPES: Mapping[str, Any] = {
+    "f32": np.float32,
+    "f16": np.float16,
+    "i32": np.int32,
+    "i64": np.int64,
+}
+
+
+class NumpyOperators(Guarded, OperatorWorker):
+    """Functions of NumPy arrays."""
+
+    packages = ("numpy",)
+
+    def __init__(self, target: Target, functions: Mapping[str, OperatorFunction]) -> None:
+        super().__init__(Arrays.for_numpy())
+        self.NAME, self.TESTED = target.name, target.code
+        self._target, self.functions = target, functions
+
+    def array(self, tensor: InputTensor, seed: int) -> np.ndarray:
+        if tensor.dtype not in DTYPES:
+            raise Unsupported(f"NumPy has no {tensor.dtype}")
+        return tensor.drawn(seed).astype(DTYPES[tensor.dtype])
+
+    def copy(self, into: np.ndarray, source: np.ndarray, rows: int) -> None:
+        if rows == 0:
+            into[...] = source
+        else:
+            into[rows:], into[:rows] = source[:-rows], source[-rows:]
+
+    def host(self, value: Any) -> np.ndarray:
+        return np.asarray(value, dtype=np.float32)
+
+    def check_type(self, case: OperatorCase, name: str, value: Any, dtype: str) -> None:
+        kind = type(value)
+        if kind is not np.ndarray and not isinstance(value, np.generic):
+            raise Failed(
+                f"{case.where} returned {name} as {kind.__name__}; return a plain NumPy array"
+            )
+        if dtype not in DTYPES:
+            raise Unsupported(f"NumPy has no {dtype}")
+        if value.dtype != DTYPES[dtype]:
+            raise Failed(
+                f"{case.where} returned {name} as {value.dtype}; the operator's is {dtype}"
+            )
+
+    def same(self, given: np.ndarray, drawn: np.ndarray) -> bool:
+        return bool(np.array_equal(given, drawn))
+
+    def timed(self, case: OperatorCase, plan: timing.Plan, sets: Inputs) -> Message:
+        flush = np.ones(device.cpu_flush_bytes() if plan.cold else 0, dtype=np.uint8)
+        return timing.measure_wall(
+            case.call, self.wait, plan, lambda: np.invert(flush, out=flush), inputs=sets
+        )
+
+    def profile(self, call: Callable[[], Any], profiled: Message) -> Message:
+        case = self.prepared()
+        counts, uncounted = count_arrays(case.bound, case.arguments)
+        return profiled | {"counts": profiled["counts"] | counts, "uncounted": uncounted}
+
+
+WORKER = NumpyOperators

@@ -1,0 +1,130 @@
+"""Inputs, scalars and outputs of a declared operator's call, as `prepare` names them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regatta_worker.callables.operators import draws
+from regatta_worker.protocol.channel import Failed
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class InputTensor:
+    """An argument that is a tensor, and how it is drawn."""
+
+    name: str
+    shape: Shape
+    dtype: str
+    kind: str
+    arguments: tuple[float, ...]
+    role: str
+
+    def drawn(self, seed: int) -> np.ndarray:
+        """Its contents in the set of a seed, rounded to its type: float32 or int64."""
+        return draws.rounded(draws.values(self, seed), self.dtype)
+
+
+@dataclass(frozen=True)
+class OutputTensor:
+    """A result."""
+
+    name: str
+    shape: Shape
+    dtype: str
+    in_place: str | None
+    """The state that a call leaves it in, in place of returning it."""
+
+
+@dataclass(frozen=True)
+class Operands:
+    """What a call is given, by name, and what it gives."""
+
+    inputs: tuple[InputTensor, ...]
+    scalars: Mapping[str, float]
+    outputs: tuple[OutputTensor, ...]
+
+    @staticmethod
+    def from_wire(wire: Mapping[str, Any]) -> Operands:
+        try:
+            inputs = tuple(
+                InputTensor(
+                    one["name"],
+                    tuple(one["shape"]),
+                    one["dtype"],
+                    one["draw"]["kind"],
+                    tuple(one["draw"].get("arguments", ())),
+                    one.get("role", "data"),
+                )
+                for one in wire["inputs"]
+            )
+            outputs = tuple(
+                OutputTensor(one["name"], tuple(one["shape"]), one["dtype"], one.get("in_place"))
+                for one in wire["outputs"]
+            )
+            return Operands(inputs, dict(wire.get("scalars", {})), outputs)
+        except (KeyError, TypeError) as error:
+            raise Failed(f"malformed operands: {type(error).__name__}: {error}") from error
+
+    @property
+    def states(self) -> frozenset[str]:
+        """Inputs that a call may change."""
+        return frozenset(one.name for one in self.inputs if one.role == "state")
+
+    @property
+    def returned(self) -> tuple[OutputTensor, ...]:
+        """Outputs that a call returns, in their order."""
+        return tuple(output for output in self.outputs if output.in_place is None)
+
+    def results(self, where: str, returned: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+        """What a call returned, by the outputs' names; those that it leaves in states, from there.
+
+        Raises Failed where it returned something else.
+        """
+        wanted = self.returned
+        if isinstance(returned, dict):
+            several = [returned.get(output.name) for output in wanted]
+        elif isinstance(returned, (tuple, list)):
+            several = list(returned)
+        else:
+            several = [returned] if wanted or returned is not None else []
+        names = ", ".join(output.name for output in wanted) or "nothing"
+        if len(several) != len(wanted):
+            raise Failed(f"{where} returned {len(several)} results; the operator has {names}")
+        named: dict[str, Any] = dict(zip((output.name for output in wanted), several, strict=True))
+        for output in self.outputs:
+            if output.in_place is not None:
+                named[output.name] = given[output.in_place]
+            value = named[output.name]
+            kind = type(value).__name__
+            if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+                if not (output.shape == () and isinstance(value, float)):
+                    raise Failed(f"{where} returned {output.name} as {kind}; return an array")
+                value = named[output.name] = np.float64(value)
+            if tuple(value.shape) != output.shape:
+                raise Failed(
+                    f"{where} returned {output.name} of shape {tuple(value.shape)}; the operator's "
+                    f"is {output.shape}"
+                )
+        return named
+
+
+def write(folder: str, name: str, values: np.ndarray) -> None:
+    """Writes a result as little-endian float32 for the harness, which checks it."""
+    flat = np.ascontiguousarray(values, dtype="<f4")
+    with open(Path(folder) / f"{name}.f32", "wb") as file:
+        file.write(flat.tobytes())
+
+
+def read(folder: str, output: OutputTensor) -> np.ndarray:
+    values = np.fromfile(Path(folder) / f"{output.name}.f32", dtype="<f4")
+    if values.size != math.prod(output.shape):
+        raise Failed(f"the result {output.name} has {values.size} elements")
+    return values.reshape(output.shape)

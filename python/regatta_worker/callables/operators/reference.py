@@ -1,0 +1,136 @@
+"""Serves a reference: a function in float64, in a process that imports no code under test."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regatta_worker.callables.load import Target, imported, placed
+from regatta_worker.callables.operators.operands import Operands, read
+from regatta_worker.device import cpu_device
+from regatta_worker.protocol.channel import Failed, Message, required
+
+KEPT_BYTES = 1 << 30
+"""What results of references are kept at the most."""
+
+ZERO = 1e-12
+"""A root mean square below which a result is zero: its own size is then compared."""
+
+ANOTHER = 1 << 32
+"""How far the seed of an input that is drawn again lies from the others'."""
+
+
+class Reference:
+    """Holds no case: each `compare` names its own operands."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._where = target.where(target.function or "")
+        self._function: Any = getattr(imported(target), target.function or "", None)
+        if not callable(self._function):
+            raise Failed(f"{target.code} has no function `{target.function}`")
+        self._kept: OrderedDict[str, dict[str, np.ndarray]] = OrderedDict()
+
+    def hello(self) -> Message:
+        versions = {"numpy": np.__version__}
+        device = cpu_device()
+        return {"worker": "reference", "versions": versions, "device": device, "variants": []}
+
+    def compare(self, request: Message) -> Message:
+        wire, seed = required(request, "operands"), int(required(request, "seed"))
+        operands = Operands.from_wire(wire)
+        folder = request.get("results")
+        if folder is None:
+            return {"errors": self.sensitivity(operands, seed)}
+        key = json.dumps([wire, seed], sort_keys=True)
+        exact = self._kept.get(key)
+        if exact is None:
+            exact = self._kept[key] = self.computed(operands, seed)
+        self._kept.move_to_end(key)
+        held = sum(one.nbytes for results in self._kept.values() for one in results.values())
+        while len(self._kept) > 1 and held > KEPT_BYTES:
+            _, dropped = self._kept.popitem(last=False)
+            held -= sum(one.nbytes for one in dropped.values())
+        return {
+            "errors": {
+                output.name: difference(read(folder, output), exact[output.name])
+                for output in operands.outputs
+            }
+        }
+
+    def computed(
+        self,
+        operands: Operands,
+        seed: int,
+        redrawn: str = "",
+        scalars: Mapping[str, float] | None = None,
+    ) -> dict[str, np.ndarray]:
+        """The results in float64, one input drawn from another seed or scalars changed."""
+        given: dict[str, Any] = {
+            one.name: widened(one.drawn(seed + ANOTHER if one.name == redrawn else seed))
+            for one in operands.inputs
+        }
+        arguments = given | {**operands.scalars, **(scalars or {})}
+        try:
+            with np.errstate(all="ignore"):
+                returned = self._function(**arguments)
+        except Exception as error:
+            raise Failed(f"{self._where}: {placed(self._target.file, error)}") from error
+        named = operands.results(self._where, returned, given)
+        results = {name: np.array(value, dtype=np.float64) for name, value in named.items()}
+        for name, value in results.items():
+            if not np.isfinite(value).all():
+                raise Failed(f"{self._where} gives elements of {name} that are not finite")
+        return results
+
+    def sensitivity(self, operands: Operands, seed: int) -> dict[str, Message]:
+        """How far the results move when each input is drawn again and each scalar is doubled."""
+        before = self.computed(operands, seed)
+        moved = {}
+        for one in operands.inputs:
+            if one.kind != "constant":
+                moved[one.name] = self.computed(operands, seed, one.name)
+        for name, value in operands.scalars.items():
+            moved[name] = self.computed(operands, seed, scalars={name: 2.0 * value})
+        return {
+            f"{name} {output}": difference(results[output], before[output])
+            for name, results in moved.items()
+            for output in before
+        }
+
+    def release(self) -> None:
+        """Nothing is prepared."""
+
+    def prepare(self, request: Message) -> Message:
+        raise Failed("this process serves a reference, and runs no code under test")
+
+    measure = prepare
+
+    def census(self) -> Message:
+        raise Failed("this process serves a reference, and runs no code under test")
+
+
+def widened(values: np.ndarray) -> np.ndarray:
+    return values if values.dtype == np.int64 else values.astype(np.float64)
+
+
+def difference(result: np.ndarray, exact: np.ndarray) -> Message:
+    """As `TensorError` of the protocol has it."""
+    apart = np.asarray(result, dtype=np.float64) - exact
+    norm = float(np.sqrt((exact * exact).sum()))
+    count = max(1, exact.size)
+    scale = norm if norm / math.sqrt(count) >= ZERO else math.sqrt(count)
+    error = float(np.sqrt((apart * apart).sum())) / scale
+    largest = float(np.abs(apart).max(initial=0.0))
+    finite = math.isfinite(error)
+    return {"relative_l2": error if finite else None, "max_abs": largest if finite else None}
+
+
+def open_reference(file: str, function: str) -> Reference:
+    return Reference(Target("reference", str(Path(file)), None, function))

@@ -1,0 +1,121 @@
+"""Declared operators on torch tensors, on a GPU where torch sees one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from regatta_worker.callables.load import Guarded, Target
+from regatta_worker.callables.operators.case import OperatorCase, OperatorWorker
+from regatta_worker.callables.operators.function import OperatorFunction
+from regatta_worker.callables.operators.operands import InputTensor
+from regatta_worker.census import launches
+from regatta_worker.clock import timing
+from regatta_worker.on_torch.library import IN_GRAPH, OnTorch, measure_on_cpu
+from regatta_worker.problem.input_sets import Inputs
+from regatta_worker.protocol.channel import Failed, Message, Unsupported
+
+DTYPES: Mapping[str, torch.dtype] = {
+    "f32": torch.float32,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "i32": torch.int32,
+    "i64": torch.int64,
+}
+
+
+class TorchOperators(Guarded, OperatorWorker, OnTorch[OperatorCase]):
+    """Functions of torch tensors."""
+
+    def __init__(self, target: Target, functions: Mapping[str, OperatorFunction]) -> None:
+        OnTorch.__init__(self)
+        self.NAME, self.TESTED = target.name, target.code
+        self._target, self.functions = target, functions
+
+    def array(self, tensor: InputTensor, seed: int) -> torch.Tensor:
+        drawn = torch.from_numpy(tensor.drawn(seed))
+        return drawn.to(device=self.device, dtype=DTYPES[tensor.dtype])
+
+    def copy(self, into: torch.Tensor, source: torch.Tensor, rows: int) -> None:
+        with torch.no_grad():
+            if rows == 0:
+                into.copy_(source)
+            else:
+                into[rows:].copy_(source[:-rows])
+                into[:rows].copy_(source[-rows:])
+
+    def host(self, value: Any) -> np.ndarray:
+        single: np.ndarray = value.detach().to(device="cpu", dtype=torch.float32).numpy()
+        return single
+
+    def check_type(self, case: OperatorCase, name: str, value: Any, dtype: str) -> None:
+        if type(value) is not torch.Tensor:
+            kind = type(value).__name__
+            raise Failed(f"{case.where} returned {name} as {kind}; return a plain torch tensor")
+        if value.dtype != DTYPES[dtype]:
+            raise Failed(
+                f"{case.where} returned {name} as {value.dtype}; the operator's is {dtype}"
+            )
+        if value.device.type != self.device.type:
+            raise Failed(
+                f"{case.where} returned {name} on {value.device}; return it on {self.device}"
+            )
+
+    def same(self, given: torch.Tensor, drawn: torch.Tensor) -> bool:
+        return bool(torch.equal(given, drawn))
+
+    def before_first_call(self, case: OperatorCase) -> None:
+        """Leaves NaN where the function is about to allocate its results."""
+        for output in case.operands.returned:
+            self.poison([output.shape], DTYPES[output.dtype])
+        self.wait()
+
+    def timed(self, case: OperatorCase, plan: timing.Plan, sets: Inputs) -> Message:
+        if self.gpu:
+            measured = timing.measure_cuda(case.call, plan, self.gpu, sets)
+        else:
+            measured = measure_on_cpu(case.call, plan, sets)
+        case.timed = plan, bool(measured.get("synchronised"))
+        return measured
+
+    def free_memory(self) -> bool:
+        if self.gpu:
+            torch.cuda.empty_cache()
+        return super().free_memory()
+
+    def replayed(self, case: OperatorCase) -> tuple[Callable[[], Any], int]:
+        """A replay of a CUDA graph of `IN_GRAPH` calls, captured once a case."""
+        if self.gpu is None:
+            raise Unsupported("a CUDA graph needs a GPU")
+        if case.replay is None:
+
+            def several() -> Any:
+                for _ in range(IN_GRAPH - 1):
+                    case.call()
+                return case.call()
+
+            case.replay, _, _ = timing.captured(several)
+        return case.replay, IN_GRAPH
+
+    def recordings(self, case: OperatorCase) -> list[Message]:
+        """Calls recorded as the samples were timed: on a blocked stream, or one after the other."""
+        if case.timed is None or case.timed[0].graph:
+            return []
+        plan, synchronised = case.timed
+        blocked = None if synchronised else timing.stream_clock()
+
+        def sample(timed: Callable[[], Any]) -> float | None:
+            if blocked:
+                return blocked.sample(plan.cold, timed).device_ns
+            self.wait()
+            timed()
+            self.wait()
+            return None
+
+        return launches.record_samples(case.call, sample)
+
+
+WORKER = TorchOperators

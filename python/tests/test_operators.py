@@ -1,0 +1,234 @@
+"""Declared operators: draws, functions that are called by name, references, states."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from regatta_worker.callables import load
+from regatta_worker.callables.load import Target
+from regatta_worker.callables.operators.operands import InputTensor, Operands
+from regatta_worker.callables.operators.reference import open_reference
+from regatta_worker.protocol.channel import Failed, Unsupported
+
+NUMBERS = itertools.count()
+"""Each module that is imported has a name of its own."""
+
+ROOT = Path(__file__).parents[2]
+
+
+def tensor(wire: dict[str, Any]) -> InputTensor:
+    return Operands.from_wire({"inputs": [wire], "outputs": []}).inputs[0]
+
+
+@pytest.mark.parametrize(
+    "vector",
+    json.loads((ROOT / "tests" / "vectors" / "draws.json").read_text()),
+    ids=lambda vector: f"{vector['input']['draw']['kind']}-{vector['seed']}",
+)
+def test_draws_are_those_of_every_language(vector: dict[str, Any]) -> None:
+    drawn = tensor(vector["input"]).drawn(vector["seed"]).reshape(-1)
+    assert drawn.tolist() == vector["values"]
+
+
+def draw(kind: str, *arguments: float) -> dict[str, Any]:
+    return {"kind": kind, "arguments": list(arguments)}
+
+
+RMSNORM: dict[str, Any] = {
+    "inputs": [
+        {"name": "weight", "shape": [16], "dtype": "f32", "draw": draw("normal", 1.0)},
+        {"name": "x", "shape": [8, 16], "dtype": "f32", "draw": draw("normal", 1e-3)},
+    ],
+    "scalars": {"eps": 1e-6},
+    "outputs": [{"name": "y", "shape": [8, 16], "dtype": "f32", "limit": 5e-6}],
+}
+ACCUMULATE: dict[str, Any] = {
+    "inputs": [
+        {"name": "s", "shape": [4], "dtype": "f32", "draw": draw("normal", 1.0), "role": "state"},
+        {"name": "x", "shape": [4], "dtype": "f32", "draw": draw("normal", 1.0)},
+    ],
+    "outputs": [{"name": "sum", "shape": [4], "dtype": "f32", "limit": 5e-6, "in_place": "s"}],
+}
+CODE = """
+import numpy as np
+
+def rmsnorm(x, weight, eps):
+    return x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + eps) * weight
+
+def slow(x, weight, eps, block: int = 4):
+    return rmsnorm(x, weight, eps)
+
+def softcap(q, k, v, cap):
+    return cap * np.tanh(q @ k.T / cap) @ v
+
+def writes(x, weight, eps):
+    x[0] = 0
+    return rmsnorm(x, weight, eps)
+
+def keeps(x, weight, eps, kept=[]):
+    if not kept:
+        kept.append(rmsnorm(x, weight, eps))
+    return kept[0]
+
+def double(x, weight, eps):
+    return rmsnorm(x.astype(np.float64), weight, eps)
+
+def words(x, weight, eps):
+    return "no array"
+
+def lacks(x, eps):
+    return x
+
+def accumulate(s, x):
+    s += x
+"""
+REFERENCE = """
+def rmsnorm(x, weight, eps):
+    return x / ((x * x).mean(-1, keepdims=True) + eps) ** 0.5 * weight
+
+def ignores(x, weight, eps):
+    return x / ((x * x).mean(-1, keepdims=True)) ** 0.5 * weight
+
+def accumulate(s, x):
+    s += x
+
+def infinite(x, weight, eps):
+    return x / 0.0
+"""
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> Any:
+    path = tmp_path / f"operators_code_{next(NUMBERS)}.py"
+    path.write_text(CODE)
+    worker = load.open_worker(Target("mine", str(path)))
+    yield worker
+    worker.release()
+
+
+def asked(folder: Path, variant: str = "rmsnorm", wire: Any = RMSNORM, **more: Any) -> Any:
+    problem = {"operator": "o", "axes": {}, "dtype": "f32"}
+    return {
+        "variant": variant,
+        "problem": problem,
+        "operands": wire,
+        "results": str(folder),
+        "seed": 1,
+        "input_sets": 3,
+    } | more
+
+
+PLAN = {"warmup": 1, "samples": 6, "min_samples": 4, "budget_ms": 1000, "cache": "hot"}
+
+
+def reference(tmp_path: Path, function: str = "rmsnorm") -> Any:
+    path = tmp_path / f"operators_reference_{next(NUMBERS)}.py"
+    path.write_text(REFERENCE)
+    return open_reference(str(path), function)
+
+
+def compared(reference: Any, folder: Path, seed: int, wire: Any = RMSNORM) -> float:
+    errors = reference.compare({"operands": wire, "seed": seed, "results": str(folder)})["errors"]
+    (error,) = errors.values()
+    return float(error["relative_l2"])
+
+
+def test_a_function_is_right_before_and_after_timing(worker: Any, tmp_path: Path) -> None:
+    exact = reference(tmp_path)
+    worker.prepare(asked(tmp_path))
+    assert compared(exact, tmp_path, 1) < 1e-6
+    assert compared(exact, tmp_path, 2) > 0.5
+    measured = worker.measure(PLAN)
+    assert measured["checked"]["seed"] == 2
+    assert measured["input_sets"] >= 3
+    assert compared(exact, tmp_path, 2) < 1e-6
+
+
+def test_a_kept_result_is_wrong_after_timing(worker: Any, tmp_path: Path) -> None:
+    worker.prepare(asked(tmp_path, "keeps"))
+    worker.measure(PLAN)
+    assert compared(reference(tmp_path), tmp_path, 2) > 0.5
+
+
+def test_hello_lists_functions_with_their_arguments(worker: Any) -> None:
+    variants = {one["name"]: one for one in worker.hello()["variants"]}
+    assert variants["rmsnorm"]["arguments"]["required"] == ["x", "weight", "eps"]
+    assert variants["rmsnorm"]["directions"] == ()
+    assert variants["slow"]["parameters"] == {"block": "integer"}
+    why = variants["softcap"]["arguments"]["no_attention"]
+    assert "`cap` without a default" in why
+
+
+@pytest.mark.parametrize(
+    ("signature", "words"),
+    [("q, k", "called with q, k and v in their places"), ("q, k, v, scale", "without a default")],
+)
+def test_a_function_that_is_no_attention_says_why(
+    tmp_path: Path, signature: str, words: str
+) -> None:
+    path = tmp_path / f"operators_code_{next(NUMBERS)}.py"
+    path.write_text(f"def f({signature}): pass\n")
+    served = load.open_worker(Target("mine", str(path), function="f"))
+    assert words in served.hello()["variants"][0]["arguments"]["no_attention"]
+    with pytest.raises(Unsupported, match=words):
+        served.prepare({"variant": "f", "problem": {}})
+
+
+@pytest.mark.parametrize(
+    ("variant", "words"),
+    [
+        ("double", "returned y as float64; the operator's is f32"),
+        ("words", "returned y as str; return an array"),
+        ("lacks", "takes no `weight`"),
+    ],
+)
+def test_what_is_no_result_is_refused(
+    worker: Any, tmp_path: Path, variant: str, words: str
+) -> None:
+    with pytest.raises(Failed, match=words):
+        worker.prepare(asked(tmp_path, variant))
+
+
+def test_an_input_is_its_callers(worker: Any, tmp_path: Path) -> None:
+    worker.prepare(asked(tmp_path, "writes"))
+    with pytest.raises(Failed, match="wrote into its input x"):
+        worker.measure(PLAN)
+
+
+@pytest.mark.parametrize("sets", [1, 3])
+def test_a_state_is_restored_before_each_call(worker: Any, tmp_path: Path, sets: int) -> None:
+    exact = reference(tmp_path, "accumulate")
+    worker.prepare(asked(tmp_path, "accumulate", ACCUMULATE, input_sets=sets))
+    assert compared(exact, tmp_path, 1, ACCUMULATE) < 1e-6
+    seed = worker.measure(PLAN)["checked"]["seed"]
+    assert compared(exact, tmp_path, seed, ACCUMULATE) < 1e-6
+    with pytest.raises(Unsupported, match="changes a state"):
+        worker.repeat(3, None, False)
+
+
+def test_a_reference_is_as_sensitive_as_its_formula(tmp_path: Path) -> None:
+    def moved(function: str) -> dict[str, float]:
+        errors = reference(tmp_path, function).compare({"operands": RMSNORM, "seed": 1})["errors"]
+        return {name: error["relative_l2"] for name, error in errors.items()}
+
+    assert all(error > 2e-5 for error in moved("rmsnorm").values())
+    assert moved("ignores")["eps y"] == 0.0
+
+
+def test_a_reference_says_what_is_wrong_with_it(tmp_path: Path) -> None:
+    with pytest.raises(Failed, match="not finite"):
+        reference(tmp_path, "infinite").compare({"operands": RMSNORM, "seed": 1})
+    with pytest.raises(Failed, match="has no function `none`"):
+        reference(tmp_path, "none")
+
+
+def test_inputs_keep_their_streams_apart() -> None:
+    wires = [{**RMSNORM["inputs"][1], "name": name} for name in ("x", "y")]
+    first, second = (tensor(wire).drawn(1) for wire in wires)
+    assert abs(float(np.corrcoef(first.ravel(), second.ravel())[0, 1])) < 0.3
