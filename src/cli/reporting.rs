@@ -52,15 +52,18 @@ impl Answers {
         }
     }
 
-    /// Writes the files, prints the answer unless one of them went where it would go, and
-    /// annotates.
-    fn write(&self, report: &Report) -> [Result<(), Stop>; 3] {
-        let files = self.outputs.write(report);
-        let answered = if self.outputs.prints() {
+    /// Prints the answer, unless a file went where it would go.
+    fn print(&self, report: &Report) -> Result<(), Stop> {
+        if self.outputs.prints() {
             Ok(())
         } else {
             answer(report, self)
-        };
+        }
+    }
+
+    /// Writes the files and annotates.
+    fn write(&self, report: &Report) -> [Result<(), Stop>; 2] {
+        let files = self.outputs.write(report);
         let noted = if self.outputs.annotates() {
             if self.outputs.summarises() {
                 Ok(())
@@ -71,7 +74,7 @@ impl Answers {
         } else {
             Ok(())
         };
-        [files, answered, noted]
+        [files, noted]
     }
 }
 
@@ -83,8 +86,8 @@ pub fn write(folder: &Path, report: &Report) -> Result<Vec<PathBuf>, Stop> {
     files::write_all(folder, report).map_err(Stop::not_judged)
 }
 
-/// Writes the reports of what was measured and judged into a folder, ends its file and prints the
-/// answer.
+/// Prints the answer to what was measured and judged, then writes its reports into a folder and ends
+/// its file.
 ///
 /// The exit code is the verdict's whatever becomes of the output: what is worse is worse
 /// though the output failed. Where nothing is worse and the answer could not be written
@@ -119,6 +122,7 @@ pub fn conclude(mut measured: MeasuredRun, answers: &Answers) -> Ended {
         files: &file,
         base: measured.base.as_ref().map(|base| &base.side),
     };
+    let answered = answers.print(&report);
     let written = write(&measured.folder, &report);
     let mut spent = measured.arm.spent;
     spent.reporting += laps.end();
@@ -133,7 +137,7 @@ pub fn conclude(mut measured: MeasuredRun, answers: &Answers) -> Ended {
              again without measuring",
         ),
     }
-    let answered = answers.write(&report);
+    let others = answers.write(&report);
     say(took(
         measured.arm.began.elapsed().into(),
         spent,
@@ -141,7 +145,7 @@ pub fn conclude(mut measured: MeasuredRun, answers: &Answers) -> Ended {
     ));
     ended(
         &measured.judgement,
-        std::iter::once(written).chain(answered),
+        [answered, written].into_iter().chain(others),
     )
 }
 
@@ -164,7 +168,8 @@ fn ended(judgement: &Judgement, results: impl IntoIterator<Item = Result<(), Sto
 /// # Errors
 /// None: a failure to write or print is reported.
 pub fn show(report: &Report, answers: &Answers) -> Ended {
-    ended(report.judgement, answers.write(report))
+    let answered = std::iter::once(answers.print(report));
+    ended(report.judgement, answered.chain(answers.write(report)))
 }
 
 /// Prints the answer.
