@@ -4,7 +4,8 @@
 //! the harness has the worker make `n` and then `4 n` calls, and times both requests itself: the
 //! difference over `3 n` is the time of a call, without what a request costs. Samples that lie far
 //! below it are refused. Time that the kernel says the worker was ready and had no core is taken
-//! out, so other programs cannot make honest samples look too short.
+//! out, so other programs cannot make honest samples look too short: of `4 n` calls the waits of all
+//! threads, of `n` calls those of the calling thread alone, so that the difference is never too long.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -41,6 +42,16 @@ const LOOP_NS: f64 = 1_000.0;
 /// Times that a call is timed before its samples are refused; the shortest counts.
 const ATTEMPTS: usize = 6;
 
+/// A request, by the harness's clock.
+#[derive(Clone, Copy)]
+struct Span {
+    /// Without the waits for a core of all threads of the worker and its children; on a GPU, where
+    /// the device computes, of the calling thread alone.
+    at_least_ns: f64,
+    /// Without those of the calling thread.
+    at_most_ns: f64,
+}
+
 /// Child processes did a part of a call's work from this share of its time on.
 const SHARE_OF_CHILDREN: f64 = 0.1;
 
@@ -73,26 +84,27 @@ impl Session<'_> {
             core: samples.core,
             graph,
         };
-        let Some(mut few_ns) = self.few_calls(worker, &mut request)? else {
+        let Some(mut few_ns) = self.few_calls(worker, &mut request, is_cpu)? else {
             return Ok(());
         };
         let calls = request.calls;
-        let (mut many_ns, mut shortest) = (f64::MAX, few_ns);
+        let (mut few_calls_ns, mut many_ns, mut shortest) = (few_ns, f64::MAX, few_ns);
         for _ in 0..ATTEMPTS {
             request.core = cores.next().flatten();
             // A request that other programs delay takes longer, and none takes less than its calls.
-            if let Some(again_ns) = self.computed_ns(worker, request)? {
-                few_ns = few_ns.min(again_ns);
+            if let Some(again) = self.span(worker, request, is_cpu)? {
+                few_ns = few_ns.min(again.at_most_ns);
+                few_calls_ns = few_calls_ns.min(again.at_least_ns);
             }
             if calls == 1 && few_ns >= LONG_CALL_NS {
-                shortest = few_ns;
+                shortest = few_calls_ns;
             } else {
                 let many = Repeat {
                     calls: 4 * calls,
                     ..request
                 };
-                if let Some(again_ns) = self.computed_ns(worker, many)? {
-                    many_ns = many_ns.min(again_ns);
+                if let Some(again) = self.span(worker, many, is_cpu)? {
+                    many_ns = many_ns.min(again.at_least_ns);
                 }
                 shortest = (many_ns - few_ns) / f64::from(3 * calls);
             }
@@ -120,9 +132,11 @@ impl Session<'_> {
         &self,
         worker: &mut dyn Conversation,
         request: &mut Repeat,
+        is_cpu: bool,
     ) -> Result<Option<f64>, CaseEnd> {
         loop {
-            let span_ns = self.computed_ns(worker, *request)?;
+            let span = self.span(worker, *request, is_cpu)?;
+            let span_ns = span.map(|span| span.at_most_ns);
             if span_ns.is_none_or(|span_ns| span_ns >= MIN_SPAN_NS) || request.calls >= MAX_CALLS {
                 return Ok(span_ns);
             }
@@ -130,23 +144,34 @@ impl Session<'_> {
         }
     }
 
-    /// The time that a request takes, without the waits for a core of the worker and of its
-    /// children.
-    fn computed_ns(
+    /// The time that a request takes. `None`: the worker cannot repeat these calls.
+    fn span(
         &self,
         worker: &mut dyn Conversation,
         request: Repeat,
-    ) -> Result<Option<f64>, CaseEnd> {
-        let processes = worker.process().map(with_children);
-        let waited = || processes.as_deref().map_or(Duration::ZERO, waits);
-        let waited_before = waited();
+        is_cpu: bool,
+    ) -> Result<Option<Span>, CaseEnd> {
+        let process = worker.process();
+        let processes = process.map(with_children);
+        let waited = || {
+            let all = processes.as_deref().map_or(Duration::ZERO, waits);
+            let calling =
+                process.map_or(Duration::ZERO, |process| waits_of_thread(process, process));
+            (all, calling)
+        };
+        let before = waited();
         let began = Instant::now();
         let reply = worker.ask(RequestBody::Repeat(request), limit(&self.suite.settings))?;
         let wall = began.elapsed();
         match reply {
             ReplyBody::Repeated => {
-                let waited = waited().saturating_sub(waited_before);
-                Ok(Some(wall.saturating_sub(waited).as_nanos() as f64))
+                let after = waited();
+                let all = wall.saturating_sub(after.0.saturating_sub(before.0));
+                let calling = wall.saturating_sub(after.1.saturating_sub(before.1));
+                Ok(Some(Span {
+                    at_least_ns: if is_cpu { all } else { calling }.as_nanos() as f64,
+                    at_most_ns: calling.as_nanos() as f64,
+                }))
             }
             ReplyBody::Unsupported { .. } => Ok(None),
             other => Err(super::no_answer(other).into()),
@@ -165,18 +190,26 @@ fn with_children(process: u32) -> Vec<u32> {
     all
 }
 
-/// Time that threads of these processes were ready and had no core, since they began (the second
-/// figure of `schedstat`).
+/// Time that threads of these processes were ready and had no core, since they began.
 fn waits(processes: &[u32]) -> Duration {
-    let threads = processes
-        .iter()
-        .filter_map(|process| fs::read_dir(format!("/proc/{process}/task")).ok())
-        .flat_map(|threads| threads.flatten());
-    let waited_ns = threads.filter_map(|thread| {
-        let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
-        text.split_whitespace().nth(1)?.parse::<u64>().ok()
+    let threads = processes.iter().flat_map(|&process| {
+        let threads = fs::read_dir(format!("/proc/{process}/task"));
+        let names = threads.into_iter().flatten().flatten();
+        names.filter_map(move |thread| {
+            let thread = thread.file_name().to_str()?.parse().ok()?;
+            Some(waits_of_thread(process, thread))
+        })
     });
-    Duration::from_nanos(waited_ns.sum())
+    threads.sum()
+}
+
+/// The same of one thread: the second figure of its `schedstat`.
+fn waits_of_thread(process: u32, thread: u32) -> Duration {
+    let text = fs::read_to_string(format!("/proc/{process}/task/{thread}/schedstat"));
+    let waited_ns = text
+        .ok()
+        .and_then(|text| text.split_whitespace().nth(1)?.parse().ok());
+    Duration::from_nanos(waited_ns.unwrap_or(0))
 }
 
 /// CPU time of the processes that a worker started, those included that have ended.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use super::*;
 use crate::interference::{CoreTimes, MachineCounters};
@@ -57,6 +58,8 @@ struct Scripted {
     seed: u64,
     /// The time of a repeated call.
     call: Duration,
+    /// Threads that compute, and wait for cores, beside a request for one call.
+    busy: usize,
 }
 
 fn hello() -> Hello {
@@ -127,7 +130,14 @@ impl Conversation for Scripted {
             RequestBody::Measure(_) => measured(4, Some((self.seed + 1, 1e-7))),
             RequestBody::Release => ReplyBody::Released { files: Vec::new() },
             RequestBody::Repeat(Repeat { calls, .. }) => {
-                std::thread::sleep(calls * self.call);
+                let busy = if calls == 1 { self.busy } else { 0 };
+                let end = Instant::now() + calls * self.call;
+                std::thread::scope(|scope| {
+                    for _ in 0..busy {
+                        scope.spawn(|| while Instant::now() < end {});
+                    }
+                    std::thread::sleep(calls * self.call);
+                });
                 ReplyBody::Repeated
             }
             _ => ReplyBody::Census(Census::default()),
@@ -137,10 +147,14 @@ impl Conversation for Scripted {
     fn hello(&self) -> &Hello {
         &self.hello
     }
+
+    fn process(&self) -> Option<u32> {
+        (self.busy > 0).then(std::process::id)
+    }
 }
 
 /// Samples of 2 ms are taken from a worker whose calls take so long by the harness's clock.
-fn bound_by(call: Duration, invocation: u32) -> (Result<(), Outcome>, usize) {
+fn bound_by(call: Duration, invocation: u32, busy: usize) -> (Result<(), Outcome>, usize) {
     let log: Log = Arc::default();
     let mut worker = Scripted {
         hello: Hello {
@@ -151,6 +165,7 @@ fn bound_by(call: Duration, invocation: u32) -> (Result<(), Outcome>, usize) {
         log: log.clone(),
         seed: 0,
         call,
+        busy,
     };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.toml");
@@ -189,17 +204,29 @@ fn bound_by(call: Duration, invocation: u32) -> (Result<(), Outcome>, usize) {
 fn samples_that_are_shorter_than_calls_by_the_harness_s_clock_are_refused() {
     let honest = Duration::from_millis(2);
     assert_eq!(
-        bound_by(honest, 0),
+        bound_by(honest, 0, 0),
         (Ok(()), 3),
         "few calls twice, and many"
     );
-    assert_eq!(bound_by(honest, 3), (Ok(()), 0), "not in each invocation");
-    let (refused, requests) = bound_by(3 * honest / 2, 5);
+    assert_eq!(
+        bound_by(honest, 3, 0),
+        (Ok(()), 0),
+        "not in each invocation"
+    );
+    let (refused, requests) = bound_by(3 * honest / 2, 5, 0);
     let Err(Outcome::Failed { reason, .. }) = refused else {
         panic!("{refused:?}");
     };
     assert!(reason.contains("they say 2.00 ms a call"), "{reason}");
     assert_eq!(requests, 1 + 2 * 6, "the shortest of six times");
+}
+
+/// Threads of a library wait for cores while the calling thread waits for the device: their waits
+/// are no part of its time.
+#[test]
+fn waits_of_other_threads_do_not_shorten_few_calls() {
+    let (bound, _) = bound_by(Duration::from_millis(2), 0, 8);
+    assert_eq!(bound, Ok(()));
 }
 
 /// Starts workers, the first with these answers and later ones right.
@@ -220,6 +247,7 @@ impl Launcher for Starts {
             log: self.log.clone(),
             seed: 0,
             call: Duration::ZERO,
+            busy: 0,
         }))
     }
 }
