@@ -2,6 +2,7 @@
 
 python3 PATH/regatta_worker --library torch
 python3 PATH/regatta_worker --file bench.py --function attention --name mine
+python3 PATH/regatta_worker --script bench.py --name mine -- --quick
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from regatta_worker.callables import load as callables
 from regatta_worker.forking import fork_workers
 from regatta_worker.protocol.channel import Absent, Failed, Worker
 from regatta_worker.protocol.refusals import absence
+from regatta_worker.script.running import Target
+from regatta_worker.script.worker import serve_script
 from regatta_worker.serving import Session, installed, loaded, open_descriptors, serve
 
 
@@ -68,6 +71,8 @@ def main() -> None:
     served.add_argument("--file", help="a file of functions")
     served.add_argument("--reference", help="a file with the reference of an operator")
     served.add_argument("-m", dest="module", help="a module of functions")
+    served.add_argument("--script", help="a script that calls a timer")
+    parser.add_argument("arguments", nargs="*", help="of the script, after `--`")
     parser.add_argument("--function", help="the one function; else each public one")
     parser.add_argument("--name", default="mine", help="what the worker of functions is called")
     parser.add_argument("--rank", type=int, help="one rank of a library of several processes")
@@ -77,6 +82,10 @@ def main() -> None:
         help="import the library and fork workers: where a GPU is seen, or always",
     )
     asked = parser.parse_args()
+    if asked.script:
+        requests, replies = open_descriptors()
+        serve_script(Target(asked.name, asked.script, tuple(asked.arguments)), requests, replies)
+        return
     if asked.library:
         name: str = asked.library
         loading = functools.partial(load, name)

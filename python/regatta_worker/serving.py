@@ -82,6 +82,9 @@ class Session:
         match request.get("type"):
             case "hello":
                 return self._hello(request)
+            case "list":
+                listing = self._optional("calls", "lists no calls")
+                return {"type": "listed", "cases": listing(), "files": loaded()}
             case "prepare":
                 return {"type": "prepared", **self._prepare(request)}
             case "measure":

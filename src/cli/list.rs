@@ -7,15 +7,17 @@ use clap::Args;
 use serde_json::json;
 
 use super::{Ended, Stop, note, print, print_json, show_blocks, watch_for};
+use regatta_core::suite::script::Script;
 use regatta_core::suite::{self, BUILTIN, Suite};
 use regatta_measure::experiment::introductions::{Introduction, checked, grouped, introductions};
 use regatta_measure::experiment::request::no_case_left;
+use regatta_measure::listing;
 use regatta_report::document::{Block, ListItem, Tone};
 use regatta_worker::attention::Case;
 use regatta_worker::protocol::{Hello, Parameter, VariantInfo};
 use regatta_worker::units::counted;
 
-/// List the variants of every worker, or the cases of a suite
+/// List the variants of every worker, or the cases of a suite or script
 ///
 /// Refuses a suite that `run` refuses, as far as its workers are here.
 #[derive(Args, Debug)]
@@ -38,6 +40,10 @@ pub struct ListArgs {
     /// Machine-readable output
     #[arg(long)]
     json: bool,
+
+    /// Arguments of a script: `script:bench.py -- --quick`
+    #[arg(last = true, value_name = "ARGS", requires = "suite")]
+    arguments: Vec<String>,
 }
 
 /// Runs the command.
@@ -52,15 +58,16 @@ pub fn run(args: &ListArgs) -> Ended {
 }
 
 fn cases(args: &ListArgs, name: &str) -> Ended {
-    let mut suite = suite::load(name)?;
+    let mut suite = suite::load(&Script::named(name, &args.arguments))?;
+    suite::configure(&mut suite, Path::new("regatta.toml"))?;
+    watch_for("");
+    listing::list_here(&mut suite, args.environment.as_deref()).map_err(Stop::usage)?;
     let ids: Vec<String> = suite.cases.iter().map(ToString::to_string).collect();
     suite.keep(&args.filter);
     if suite.cases.is_empty() {
         let why = no_case_left(&args.filter, &suite.name, &ids);
         return Err(Stop::Usage(why));
     }
-    suite::configure(&mut suite, Path::new("regatta.toml"))?;
-    watch_for("");
     let introduced = checked(&suite, args.environment.as_deref(), None)?;
     for (absence, workers) in grouped(&introduced) {
         let workers = workers.join(", ");
@@ -226,7 +233,11 @@ fn plan(suite: &Suite) -> Vec<Block> {
     }
     let mut groups: Vec<(Vec<String>, usize, Vec<String>)> = Vec::new();
     for (variant, cases) in by_variant {
-        let lines = lines(&cases);
+        let lines = if cases[0].problem.is_call() {
+            calls(suite, &cases)
+        } else {
+            lines(&cases)
+        };
         match groups.iter_mut().find(|(_, _, known)| *known == lines) {
             Some((variants, ..)) => variants.push(variant),
             None => groups.push((vec![variant], cases.len(), lines)),
@@ -243,6 +254,19 @@ fn plan(suite: &Suite) -> Vec<Block> {
         blocks.push(Block::list(lines));
     }
     blocks
+}
+
+/// A line a call of a script: its values, and its place.
+fn calls(suite: &Suite, cases: &[&Case]) -> Vec<String> {
+    let lines = cases.iter().map(|case| {
+        let values = case.params.iter();
+        let values = values.map(|(name, value)| format!("{name}={value}"));
+        let values = values.collect::<Vec<_>>().join(",");
+        let place = suite.listed.get(&case.id()).map(|listed| &listed.place);
+        let place = place.map_or(String::new(), |place| format!("({place})"));
+        format!("{values} {place}").trim().to_owned()
+    });
+    lines.collect()
 }
 
 /// A line a problem, with the parameters that a variant is given with it.

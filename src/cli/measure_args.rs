@@ -8,6 +8,7 @@ use clap::Args;
 use jiff::SignedDuration;
 
 use super::progress::Terminal;
+use regatta_core::suite::script::Script;
 use regatta_measure::experiment::MeasureOptions;
 use regatta_measure::experiment::request::BASELINES;
 use regatta_worker::units::Share;
@@ -16,9 +17,16 @@ use regatta_worker::units::Share;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "What is measured")]
 pub struct MeasureArgs {
-    /// A built-in suite's name, or a suite file
+    /// A built-in suite's name, a suite file, or script:FILE
+    ///
+    /// `script:bench.py` measures what a benchmark script times by itself, as with
+    /// triton.testing.do_bench or timeit: each call of a timer is a case.
     #[arg(help_heading = None)]
     pub suite: String,
+
+    /// Arguments of the script
+    #[arg(help_heading = None, last = true, value_name = "ARGS")]
+    pub arguments: Vec<String>,
 
     /// Only cases whose id matches (repeatable)
     ///
@@ -84,7 +92,7 @@ impl MeasureArgs {
     /// The same, for the library.
     pub fn request(&self) -> MeasureOptions {
         MeasureOptions {
-            suite: self.suite.clone(),
+            suite: Script::named(&self.suite, &self.arguments),
             filter: self.filter.clone(),
             set: self.set.clone(),
             environment: self.environment.clone(),

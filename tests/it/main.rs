@@ -11,6 +11,7 @@ mod kills;
 mod leftovers;
 mod nightly;
 mod pages;
+mod scripts;
 mod secrets;
 mod situations;
 mod terminal;

@@ -421,7 +421,7 @@ const TRIES: u32 = 3;
 
 /// Does all that a page says, and asserts how each command ends. Where `beside_load`, a gate that is to
 /// pass may stay inconclusive.
-fn follow(page: &Page, beside_load: bool) {
+fn follow(page: &Page, beside_load: bool) -> Place {
     let python = std::env::var("REGATTA_TEST_PYTHON");
     let python = python.expect("REGATTA_TEST_PYTHON names a Python with NumPy");
     let place = Place::new();
@@ -457,7 +457,12 @@ fn follow(page: &Page, beside_load: bool) {
     for step in steps(page) {
         match step {
             Step::Reads { file, text } => {
-                let written = fs::read_to_string(place.path().join(file)).unwrap();
+                let path = place.path().join(file);
+                if !path.exists() {
+                    // The reader writes it.
+                    fs::write(&path, text).unwrap();
+                }
+                let written = fs::read_to_string(&path).unwrap();
                 assert_eq!(written, text, "{file} is not what the page shows");
             }
             Step::Sees { word } => {
@@ -482,8 +487,19 @@ fn follow(page: &Page, beside_load: bool) {
             }
         }
     }
-    let report = place.path().join("reports/speed/index.html");
+    place
+}
+
+fn has_report(place: &Place, name: &str) {
+    let report = place.path().join("reports").join(name).join("index.html");
     assert!(report.is_file(), "the report is where the page says");
+}
+
+#[test]
+#[ignore = "needs NumPy"]
+fn a_script_is_gated_as_its_page_says() {
+    let place = follow(&page("docs/SCRIPTS.md"), true);
+    has_report(&place, "bench_norms-compare");
 }
 
 /// The tutorial with the slip of [`SHORTER`].
@@ -495,13 +511,13 @@ fn the_tutorial_works_with_a_larger_slip() {
         assert!(page.text.contains(slip), "the page has no {slip:?}");
         page.text = page.text.replace(slip, larger);
     }
-    follow(&page, true);
+    has_report(&follow(&page, true), "speed");
 }
 
 #[test]
 #[ignore = "needs NumPy, and takes minutes"]
 fn nightly_the_tutorial_works_as_it_is_written() {
-    follow(&page("docs/FUNCTIONS.md"), false);
+    has_report(&follow(&page("docs/FUNCTIONS.md"), false), "speed");
 }
 
 /// README types what the tutorial types, so that following the one tries the other.

@@ -230,6 +230,7 @@ impl Worker for Fake {
         }
         Ok(Hello {
             repeats: false,
+            lists: false,
             files: self.files.clone(),
             protocol: self.version,
             worker: "fake".to_owned(),
@@ -329,6 +330,7 @@ impl Worker for Fake {
             draw: None,
             first_call_ns: fault::of(request).first_call().0,
             first_call_parts: fault::of(request).first_call().1,
+            outputs: Vec::new(),
             problems: 1,
         };
         self.prepared = Some(request.clone());

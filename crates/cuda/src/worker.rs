@@ -104,6 +104,7 @@ impl OpenDevice {
         let prepared = Prepared {
             tuned: Vec::new(),
             first_call_parts: None,
+            outputs: Vec::new(),
             effective: case.plan.effective.clone(),
             errors,
             probes,

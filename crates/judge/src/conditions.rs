@@ -31,7 +31,25 @@ fn disturbed(head: &Side) -> Option<String> {
 /// A condition of invocations, and the note on the cases of which some were under it.
 type ConditionNote = (fn(&Conditions) -> u32, fn(&[&Conditions]) -> String);
 
-const NOTES: [ConditionNote; 5] = [
+const NOTES: [ConditionNote; 7] = [
+    (
+        |conditions| conditions.unchecked,
+        |met| {
+            let mut reasons = met
+                .iter()
+                .filter_map(|conditions| conditions.unchecked_reason.as_deref());
+            let reason = reasons.next().unwrap_or_default();
+            format!("whose results were not checked: {reason}")
+        },
+    ),
+    (
+        |conditions| conditions.compared_with_base,
+        |_| {
+            "whose results were compared with the base's on the same inputs: the base is their \
+             only reference"
+                .to_owned()
+        },
+    ),
     (
         |conditions| conditions.throttled,
         |met| {

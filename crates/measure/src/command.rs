@@ -14,6 +14,7 @@ use crate::worker::{Forking, WorkerSpec};
 use regatta_core::cache;
 use regatta_core::suite::Suite;
 use regatta_core::suite::environment::Environment;
+use regatta_core::suite::script::Script;
 use regatta_core::suite::workers::{OwnWorker, PythonCode};
 
 /// Folders that Python searches for modules before all others.
@@ -50,6 +51,11 @@ pub(super) fn worker_spec(
         Some(OwnWorker::Python { code, function }) => {
             let forking = forking(worker, &environment)?;
             let code = functions(worker, code, function.as_ref());
+            return python_spec(name, code, environment_name, &environment, forking);
+        }
+        Some(OwnWorker::Script(own)) => {
+            let code = script(worker, own);
+            let forking = Forking::Never;
             return python_spec(name, code, environment_name, &environment, forking);
         }
         Some(OwnWorker::Cuda(file)) => return own_spec(name, kernels(worker, file), env),
@@ -143,6 +149,14 @@ fn functions(worker: &str, code: &PythonCode, function: Option<&String>) -> Vec<
         words.extend(["--function".to_owned(), function.clone()]);
     }
     words
+}
+
+/// How the Python worker is told of a script: its file and its arguments as words of their own, by
+/// which the code that is measured is known (`identity`).
+fn script(worker: &str, script: &Script) -> Vec<String> {
+    let file = from_here(&script.file).display().to_string();
+    let words = ["--script", &file, "--name", worker, "--"].map(str::to_owned);
+    [words.to_vec(), script.arguments.clone()].concat()
 }
 
 /// A path below the folder that regatta was started in, from there: the worker of another version

@@ -11,6 +11,7 @@ mod identity;
 pub mod interference;
 pub mod interrupt;
 pub mod laps;
+pub mod listing;
 mod loaded;
 pub mod machine;
 pub mod made;

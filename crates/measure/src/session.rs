@@ -2,6 +2,7 @@
 //! each outcome, whatever it is.
 
 mod census;
+mod compared;
 mod declared;
 mod outside_clock;
 mod turns;
@@ -20,7 +21,7 @@ use super::schedule::Block;
 use super::verify::{self, AskedResult, Rejected, Verifier};
 use crate::worker::host::others_on_gpu;
 use crate::worker::{Conversation, Launcher, WorkerError, WorkerFailure};
-use regatta_core::record::types::{Entry, Fault, Measurement, Outcome, Start};
+use regatta_core::record::types::{Compared, Entry, Fault, Measurement, Outcome, Start};
 use regatta_core::suite::{Settings, Suite};
 use regatta_worker::attention::inputs::mixed;
 use regatta_worker::attention::{Case, CaseId};
@@ -122,6 +123,8 @@ struct Ready {
     prepared: Prepared,
     errors: BTreeMap<String, f64>,
     first_call_disturbed: bool,
+    /// How the results of a script's call were checked.
+    compared: Option<Compared>,
 }
 
 impl Session<'_> {
@@ -211,13 +214,20 @@ impl Session<'_> {
             } else {
                 Vec::new()
             },
-            input_sets: if settings.structure_only {
+            input_sets: if settings.structure_only || case.problem.is_call() {
                 1
             } else {
                 settings.input_sets
             },
             draw: Some(draw(settings.seed, invocation, &case.problem)),
         };
+        if case.problem.is_call() {
+            let variant = VariantInfo {
+                name: prepare.variant.clone(),
+                ..VariantInfo::default()
+            };
+            return Ok(Asked { prepare, variant });
+        }
         let variant = variant_of(case, worker.hello())
             .map_err(|error| failed(Fault::Refused, error.to_string()))?
             .clone();
@@ -254,7 +264,9 @@ impl Session<'_> {
                 let verifier = &mut self.state.verifier;
                 verifier.check(attention, asked, &variant, &prepared)
             }
-            (Problem::Declared(_), None) => Ok(BTreeMap::new()),
+            (Problem::Declared(_), None) => {
+                verify::first_call(asked, &prepared).map(|()| BTreeMap::new())
+            }
             (Problem::Declared(_), Some(operands)) => verify::first_call(asked, &prepared)
                 .and_then(|()| self.check_declared(case, operands, asked.seed, false)),
         };
@@ -266,6 +278,10 @@ impl Session<'_> {
             prepared,
             errors,
             first_call_disturbed,
+            compared: case.problem.is_call().then(|| {
+                let reason = "no base is beside them; `compare`, or `gate` with --base, has one";
+                Compared::Nothing(reason.to_owned())
+            }),
         })
     }
 
@@ -371,6 +387,7 @@ impl Session<'_> {
             several: prepared.problems > 1,
             effective: prepared.effective,
             errors: ready.errors,
+            compared: ready.compared,
             ..measurement
         })
     }

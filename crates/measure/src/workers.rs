@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::command::{LIBRARIES, PACKAGE, worker_spec};
 use super::identity::identity;
+use super::listing::ListedWorkers;
 use super::loaded::{existing, for_checkout};
 use crate::SetupError;
 use crate::git;
@@ -36,6 +37,8 @@ pub struct Processes {
     waiting: Option<WaitingWorker>,
     /// Workers of a pair on a GPU that were started ahead and have introduced themselves, by name.
     ahead: BTreeMap<String, Vec<Box<dyn Conversation>>>,
+    /// What the workers of scripts said when their calls were listed.
+    listed: ListedWorkers,
     /// Files that each worker has loaded, as far as is known.
     loaded: BTreeMap<String, BTreeSet<PathBuf>>,
 }
@@ -77,8 +80,24 @@ impl Processes {
             introduced: BTreeMap::new(),
             waiting: None,
             ahead: BTreeMap::new(),
+            listed: BTreeMap::new(),
             loaded: BTreeMap::new(),
         })
+    }
+
+    /// What the worker of a script said when its calls were listed.
+    pub(super) fn listed(&self, name: &str) -> Option<&Hello> {
+        self.listed.get(name).map(|worker| &worker.hello)
+    }
+
+    /// Takes in what the workers of scripts said when their calls were listed: none is started to
+    /// introduce itself.
+    pub(super) fn with_listed(mut self, listed: ListedWorkers) -> Processes {
+        for (name, worker) in &listed {
+            self.loaded.insert(name.clone(), worker.loaded.clone());
+        }
+        self.listed = listed;
+        self
     }
 
     /// The same for workers that introduce themselves and do nothing else, within this limit where
@@ -452,7 +471,7 @@ pub(super) fn is_known(worker: &str, suite: &Suite) -> bool {
 /// True for a worker that the Python worker which comes with regatta serves.
 pub(super) fn is_python(worker: &str, suite: &Suite) -> bool {
     match suite.workers.get(worker) {
-        Some(own) => matches!(own, OwnWorker::Python { .. }),
+        Some(own) => matches!(own, OwnWorker::Python { .. } | OwnWorker::Script(_)),
         None => LIBRARIES.contains(&worker),
     }
 }
@@ -531,6 +550,7 @@ mod tests {
             introduced: BTreeMap::new(),
             waiting: None,
             ahead: BTreeMap::new(),
+            listed: BTreeMap::new(),
             loaded: BTreeMap::new(),
         };
         let log = |name| processes.log(name).display().to_string();

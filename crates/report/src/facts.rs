@@ -173,7 +173,12 @@ pub(crate) fn facts(report: &Report, row: &Row) -> Vec<Fact> {
         let by = Some(one_line(&describe(&by))).filter(|by| !by.is_empty());
         add("the disturbance at its worst", None, by);
         for (result, error) in &record.errors {
-            let name = format!("{}, error against float64", one_line(result));
+            let reference = if record.conditions.compared_with_base > 0 {
+                "difference from the base's"
+            } else {
+                "error against float64"
+            };
+            let name = format!("{}, {reference}", one_line(result));
             add(&name, None, Some(format!("{error:.1e}")));
         }
     }

@@ -48,6 +48,9 @@ pub enum RequestBody {
         /// The harness's [`PROTOCOL_VERSION`].
         protocol: u32,
     },
+    /// Name all calls that a script has timed, having run it to its end. Asked of a worker that
+    /// says so in [`Hello::lists`].
+    List,
     /// Make inputs, run the case once, check the result against float64.
     Prepare(Prepare),
     /// Time the prepared case.
@@ -92,6 +95,7 @@ impl RequestBody {
     pub fn name(&self) -> &'static str {
         match self {
             RequestBody::Hello { .. } => "hello",
+            RequestBody::List => "list",
             RequestBody::Prepare(_) => "prepare",
             RequestBody::Measure(_) => "measure",
             RequestBody::Resume { .. } => "resume",
@@ -258,6 +262,14 @@ pub struct Reply {
 pub enum ReplyBody {
     /// Answers `Hello`.
     Hello(Hello),
+    /// Answers `List`.
+    Listed {
+        /// In the order in which the script makes them.
+        cases: Vec<ListedCall>,
+        /// As in [`Hello::files`].
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        files: Vec<PathBuf>,
+    },
     /// Answers `Prepare`: the case can be timed.
     Prepared(Prepared),
     /// Answers `Prepare`: this variant does not do this, in the library's own words.
@@ -381,6 +393,41 @@ pub struct Hello {
     /// True where it answers [`Repeat`](RequestBody::Repeat).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub repeats: bool,
+    /// True where it answers [`List`](RequestBody::List): its cases are calls of a script, which
+    /// come in one order, and `variants` names none of them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lists: bool,
+}
+
+/// A call that a script has timed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct ListedCall {
+    /// The function that it stands in and the function that it times.
+    pub variant: String,
+    /// Values of the script around it.
+    #[serde(default)]
+    pub params: Params,
+    /// The file and line of the script.
+    #[serde(default)]
+    pub place: String,
+    /// As in [`Prepared::outputs`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outputs: Vec<OutputSample>,
+}
+
+/// As much of an array that a call returned as another process can compare.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct OutputSample {
+    /// Its shape.
+    pub shape: Vec<u64>,
+    /// Its type, as its library calls it: `bfloat16`.
+    pub dtype: String,
+    /// Elements at places that follow from the number of elements; `null` where one is not finite.
+    pub values: Vec<Option<f64>>,
+    /// Euclidean norms of its parts, in the order of memory.
+    pub norms: Vec<Option<f64>>,
 }
 
 /// One variant of a worker.
@@ -604,6 +651,10 @@ pub struct Prepared {
     /// Problems of about the case's size that one call works off: layers, lengths.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub problems: u32,
+    /// Of a call of a script, the arrays that it returned: the harness compares them with those of
+    /// the other side of a pair.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outputs: Vec<OutputSample>,
 }
 
 /// The device a worker runs on.

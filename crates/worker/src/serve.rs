@@ -221,6 +221,7 @@ fn dispatch(worker: &mut dyn Worker, body: RequestBody, pause: Pause<'_>) -> Rep
             "the harness speaks protocol {protocol}, this worker {PROTOCOL_VERSION}"
         )),
         RequestBody::Hello { .. } => reply(worker.hello(), ReplyBody::Hello),
+        RequestBody::List => failed("this worker lists no calls of a script".to_owned()),
         RequestBody::Prepare(request) => reply(worker.prepare(&request), ReplyBody::Prepared),
         RequestBody::Measure(request) => {
             reply(worker.measure(&request, pause), ReplyBody::Measured)

@@ -5,16 +5,15 @@ They are evidence for causes, and no case fails by them.
 
 from __future__ import annotations
 
-import gc
 import sys
 import threading
-import tracemalloc
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
+from regatta_worker.census.functions import peak_bytes
 from regatta_worker.census.private import NUMBA_COUNTS
 
 Arrays = Sequence[np.ndarray]
@@ -24,7 +23,7 @@ def count_arrays(
     function: Callable[..., Any], arguments: Arrays
 ) -> tuple[dict[str, int], dict[str, str]]:
     """Counts of one steady call by name, and why others are not known."""
-    counts = {"call_peak_bytes": _peak_bytes(function, arguments)}
+    counts = {"call_peak_bytes": peak_bytes(lambda: function(*arguments))}
     counts |= _numba_allocations(function, arguments)
     try:
         first, second = (_recorded(function, arguments) for _ in range(2))
@@ -37,23 +36,6 @@ def count_arrays(
     if first.array_operations:
         return counts | asdict(first), {}
     return counts, {"array_operations": "the call gives NumPy none of its arguments"}
-
-
-def _peak_bytes(function: Callable[..., Any], arguments: Arrays) -> int:
-    """The most that Python and NumPy had allocated in a call, beyond what there was before."""
-    was_tracing = tracemalloc.is_tracing()
-    if not was_tracing:
-        tracemalloc.start()
-    try:
-        gc.collect()
-        tracemalloc.reset_peak()
-        before, _ = tracemalloc.get_traced_memory()
-        function(*arguments)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        if not was_tracing:
-            tracemalloc.stop()
-    return max(peak - before, 0)
 
 
 def _numba_allocations(function: Callable[..., Any], arguments: Arrays) -> dict[str, int]:

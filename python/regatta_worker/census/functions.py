@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import cProfile
+import gc
 import sys
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable
 from types import CodeType
@@ -28,6 +30,23 @@ OURS = "regatta_worker"
 
 UNNAMED = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 """Comprehensions are functions in some versions of Python, and in others none."""
+
+
+def peak_bytes(call: Callable[[], Any]) -> int:
+    """The most that Python and NumPy had allocated in a call, beyond what there was before."""
+    was_tracing = tracemalloc.is_tracing()
+    if not was_tracing:
+        tracemalloc.start()
+    try:
+        gc.collect()
+        tracemalloc.reset_peak()
+        before, _ = tracemalloc.get_traced_memory()
+        call()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        if not was_tracing:
+            tracemalloc.stop()
+    return max(peak - before, 0)
 
 
 def count_functions(call: Callable[[], Any], library: str) -> tuple[dict[str, int], dict[str, str]]:

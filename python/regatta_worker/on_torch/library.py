@@ -198,7 +198,7 @@ class OnTorch(CaseWorker[CaseType]):
         if self.gpu:
             if profiled["launches"]:
                 profiled["counts"]["copies"] += sum(map(copies, profiled["launches"]))
-            profiled["counts"] |= _allocations(call)
+            profiled["counts"] |= allocations(call)
         return profiled
 
 
@@ -472,7 +472,7 @@ def copies(launch: Message) -> bool:
     return "copy" in name and "at::native" in name
 
 
-def _allocations(call: Callable[[], Any]) -> dict[str, int]:
+def allocations(call: Callable[[], Any]) -> dict[str, int]:
     """Allocations of one call, and what it took beyond the results it returns."""
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()

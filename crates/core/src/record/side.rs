@@ -10,7 +10,7 @@ mod reduce;
 use serde::{Deserialize, Serialize};
 
 use super::disturbance::{Disturbance, describe, worst};
-use super::types::{Fault, Measurement, Parts, RunHeader};
+use super::types::{Compared, Fault, Measurement, Parts, RunHeader};
 use crate::machine::{ActivitySummary, Counters, Division, Structure};
 use crate::suite::matches_any;
 use crate::suite::rules::{Metric, Values};
@@ -353,6 +353,15 @@ pub struct Conditions {
     /// were asked for: their worker knows none.
     #[serde(skip_serializing_if = "is_zero")]
     pub checked_before_only: u32,
+    /// Those whose results were compared with the base's alone.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub compared_with_base: u32,
+    /// Those whose results were not checked.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unchecked: u32,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unchecked_reason: Option<String>,
     /// Those that had fewer sets of inputs than asked for.
     #[serde(skip_serializing_if = "is_zero")]
     pub fewer_input_sets: u32,
@@ -368,6 +377,14 @@ impl Conditions {
         if let Some(reason) = &measurement.samples.input_sets_reason {
             self.fewer_input_sets += 1;
             self.fewer_input_sets_reason = Some(reason.clone());
+        }
+        match &measurement.compared {
+            None => {}
+            Some(Compared::Base) => self.compared_with_base += 1,
+            Some(Compared::Nothing(reason)) => {
+                self.unchecked += 1;
+                self.unchecked_reason.get_or_insert_with(|| reason.clone());
+            }
         }
         let Some(state) = &measurement.samples.state else {
             return;

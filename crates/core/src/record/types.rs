@@ -146,9 +146,24 @@ pub struct Measurement {
     /// The hardware counters of its kernels; in the first invocations, where they were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<Box<Counters>>,
+    /// How the results of a script's call were checked, which has no float64 reference; `errors`
+    /// are then differences from the base's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compared: Option<Compared>,
     /// `errors` of the last timed call; empty where results were checked before timing only.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub errors_after: BTreeMap<String, f64>,
+}
+
+/// What the results of a script's call were compared with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Compared {
+    /// The base's, on the same inputs.
+    Base,
+    /// Nothing, for this reason.
+    Nothing(String),
 }
 
 /// Parts of a first call by what they are: `compiling`, `loading`.

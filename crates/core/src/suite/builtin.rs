@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::document::{DocumentError, TomlText, name_hint, nearest};
+use super::script::Script;
 use super::{Suite, plan};
 use crate::input;
 
@@ -21,6 +22,14 @@ include!(concat!(env!("OUT_DIR"), "/suites.rs"));
 /// # Errors
 /// When it is unknown, or cannot be read.
 pub fn load(name_or_path: &str) -> Result<Suite, DocumentError> {
+    if let Some(script) = Script::parse(name_or_path) {
+        let suite = script.and_then(Script::suite);
+        return suite.map_err(|error| DocumentError::new(name_or_path, &error));
+    }
+    if let Some((suite, _)) = name_or_path.split_once(" -- ") {
+        let error = "arguments after `--` are those of a script: script:bench.py -- --quick";
+        return Err(DocumentError::new(suite, error));
+    }
     let mut suite = load_below(name_or_path, &[])?;
     for environment in suite.environments.values_mut() {
         let made = !environment.requirements.is_empty();
@@ -61,7 +70,14 @@ fn load_below(name_or_path: &str, above: &[String]) -> Result<Suite, DocumentErr
         return plan::read(name, &source, &|base| load_below(base, &above));
     }
     let extension = path.extension().unwrap_or_default();
-    if path.is_file() && (extension == "py" || extension == "cu") {
+    if path.is_file() && extension == "py" {
+        return Err(failed(format!(
+            "this is code: `script:{name_or_path}` measures what it times by itself, as with \
+             triton.testing.do_bench or timeit; a suite names a function: workers.mine = \
+             \"{name_or_path}\" (`regatta init` writes one)"
+        )));
+    }
+    if path.is_file() && extension == "cu" {
         return Err(failed(format!(
             "this is code, and a suite names it: workers.mine = \"{name_or_path}\"; `regatta init` \
              writes one"

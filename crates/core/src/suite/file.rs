@@ -53,7 +53,7 @@ pub struct SuiteFile {
     #[serde(default)]
     pub environments: BTreeMap<String, Environment>,
     /// Workers of your own, by name: a Python function (`bench.py:attention`), a CUDA file
-    /// (`attention.cu`), or the words of a command.
+    /// (`attention.cu`), a benchmark script (`script:bench.py`), or the words of a command.
     #[serde(default)]
     pub workers: BTreeMap<String, OneOrMore<String>>,
 }

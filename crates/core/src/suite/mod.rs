@@ -8,11 +8,12 @@ pub mod file;
 pub mod operators;
 pub mod plan;
 pub mod rules;
+pub mod script;
 pub mod structural;
 mod sweep;
 pub mod workers;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -20,10 +21,10 @@ pub use builtin::{BUILTIN, FILE_NAME_RULE, configure, load, names_a_file};
 pub use rules::{glob, matches_any, matches_id, matches_name};
 
 pub use regatta_worker::protocol::Cache;
-use regatta_worker::protocol::DeviceKind;
+use regatta_worker::protocol::{DeviceKind, OutputSample};
 
 use environment::Environment;
-use regatta_worker::attention::{Case, ParamValue, Params, VariantId};
+use regatta_worker::attention::{Case, CaseId, ParamValue, Params, VariantId};
 use regatta_worker::operator::Operators;
 use rules::{Origin, Rules};
 use structural::Count;
@@ -58,10 +59,25 @@ pub struct Suite {
     pub environments: BTreeMap<String, Environment>,
     /// Workers of the suite's own, by name.
     pub workers: BTreeMap<String, OwnWorker>,
+    /// Those of its workers that are scripts, whose calls are cases of this suite.
+    pub scripts: BTreeSet<String>,
+    /// The calls that scripts were found to make, once they have run.
+    pub listed: BTreeMap<CaseId, Listed>,
     /// The origin of each variant: file, line and key.
     pub origins: BTreeMap<VariantId, String>,
     /// The origin of each worker of its own: file, line and key.
     pub origins_of_workers: BTreeMap<String, String>,
+}
+
+/// A call of a script, as it was when the script's calls were listed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Listed {
+    /// Its place among the calls, from 0.
+    pub order: usize,
+    /// The file and line of the script.
+    pub place: String,
+    /// Samples of the arrays that it returned.
+    pub outputs: Vec<OutputSample>,
 }
 
 /// The taking of samples.

@@ -59,7 +59,11 @@ pub fn read(
         environments: file.environments,
         workers: file.workers,
     };
+    let own = config.workers.keys().cloned().collect::<Vec<_>>();
     configure(&document, config, &mut suite)?;
+    let is_script = |name: &String| matches!(suite.workers.get(name), Some(OwnWorker::Script(_)));
+    let scripts = own.into_iter().filter(is_script).collect::<Vec<_>>();
+    suite.scripts.extend(scripts);
     suite.cases.sort();
     suite.cases.dedup();
     // Runs, baselines and expectations know a case by its id alone.
@@ -68,7 +72,7 @@ pub fn read(
         let error = format!("makes a case whose id cannot be read back: {case}");
         return Err(DocumentError::new(&source.label, &error));
     }
-    if suite.cases.is_empty() {
+    if suite.cases.is_empty() && suite.scripts.is_empty() {
         return Err(DocumentError::new(
             &source.label,
             "makes no case; add a [[sweep]]",
@@ -81,6 +85,8 @@ pub fn read(
         // A case that the suite does not have any more is allowed by its whole id.
         let named = CaseId(pattern.clone());
         let is_case = named.case().is_ok_and(|case| case.id() == named);
+        // The calls of a script are not known yet.
+        let is_case = is_case || !suite.scripts.is_empty();
         if !is_case && !ids.iter().any(|id| glob(pattern, &id.0)) {
             let near = nearest(pattern, ids.iter().map(|id| id.0.as_str()));
             let near = near.map_or(String::new(), |near| format!("; the nearest is {near}"));

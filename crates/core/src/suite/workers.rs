@@ -8,6 +8,7 @@ use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize};
 
 use super::file::OneOrMore;
+use super::script::Script;
 
 /// A worker of a suite's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub enum OwnWorker {
     /// A CUDA file, whose kernels regatta's own worker launches, as the file beside it that ends in
     /// `.toml` says. Its path is from the folder of the suite that names it.
     Cuda(PathBuf),
+    /// A script that calls timers; each call is a case.
+    Script(Script),
 }
 
 /// Python code, as somebody names it.
@@ -45,9 +48,15 @@ impl OwnWorker {
             OneOrMore::More(words) if words.first().is_none_or(String::is_empty) => {
                 Err("an empty command starts nothing".to_owned())
             }
+            OneOrMore::More(words) if Script::parse(&words[0]).is_some() => {
+                Script::new(words).map(|script| OwnWorker::Script(script.below(folder)))
+            }
             OneOrMore::More(words) => Ok(OwnWorker::Command(words.clone())),
             OneOrMore::One(name) if name.ends_with(".cu") => Ok(OwnWorker::Cuda(folder.join(name))),
-            OneOrMore::One(name) => python(name, folder),
+            OneOrMore::One(name) => match Script::parse(name) {
+                Some(script) => script.map(|script| OwnWorker::Script(script.below(folder))),
+                None => python(name, folder),
+            },
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::git::{Worktree, state_of_checkout};
 use crate::interference;
 use crate::interrupt;
 use crate::laps::TimeSpent;
+use crate::listing::in_order;
 use crate::loaded::Roots;
 use crate::machine::{fingerprint, worker_record};
 use crate::preflight::{self, Introduced};
@@ -74,7 +75,8 @@ impl Arm {
     /// Whatever is wrong with the suite, the command line, the directory or a worker: exit code 2.
     pub fn prepare(request: &MeasureOptions, shard: Option<Place>) -> Result<Arm, ExperimentError> {
         let began = Instant::now();
-        let setup = Setup::here(request)?;
+        let mut setup = Setup::here(request)?;
+        setup.list_alone(&request.filter)?;
         let directory = match (&request.out, request.structure_only) {
             (Some(directory), _) => directory.clone(),
             (None, false) => reports(&setup.suite.name),
@@ -111,22 +113,8 @@ impl Arm {
         let references = references.map(|operator| reference_worker(&operator.name));
         let workers: Vec<String> = workers.chain(references).collect();
         let (environment, logs) = (setup.environment.as_deref(), directory.join("logs"));
-        let processes = Processes::find(workers.iter(), &setup.suite, environment, logs)?;
-        Ok(match &setup.revision {
-            Some(worktree) => {
-                let started = processes.started_in(&worktree.directory, worktree.own.as_deref());
-                started.map_err(|(variable, code)| {
-                    ExperimentError::NotJudged(format!(
-                        "{} would read {} of another checkout, which {variable} names and this \
-                         revision does not have (nothing was measured); unset {variable}, or give \
-                         the suite a [build] that makes it",
-                        setup.asked.join(" "),
-                        code.display()
-                    ))
-                })?
-            }
-            None => processes,
-        })
+        let found = Processes::find(workers.iter(), &setup.suite, environment, logs)?;
+        setup.in_checkout(found.with_listed(setup.listed.clone()))
     }
 
     /// Has the workers of a setup introduce themselves: of a side of a comparison in pairs, of
@@ -426,7 +414,8 @@ fn operators_of(suite: &Suite) -> Operators {
 /// The cases of a suite that fall to a shard.
 fn shard_cases(suite: &Suite, place: Place) -> Result<Vec<Case>, ExperimentError> {
     let mut shards = deal(&suite.cases, &suite.operators, place.of);
-    let cases = shards.swap_remove(place.index as usize - 1);
+    let mut cases = shards.swap_remove(place.index as usize - 1);
+    in_order(suite, &mut cases);
     if cases.is_empty() {
         Err(ExperimentError::Usage(format!(
             "--shard {place}: {} has {}, and a shard needs one",

@@ -72,8 +72,8 @@ pub fn checked(
     environment: Option<&str>,
     limit: Option<Duration>,
 ) -> Result<Vec<Introduction>, ExperimentError> {
-    let names = suite.cases.iter().map(|case| case.variant.worker_name());
-    let names: BTreeSet<String> = names.collect();
+    let plain = || suite.cases.iter().filter(|case| !case.problem.is_call());
+    let names: BTreeSet<String> = plain().map(|case| case.variant.worker_name()).collect();
     for variant in suite.cases.iter().map(|case| &case.variant) {
         if !workers::is_known(&variant.worker, suite) {
             let error = workers::unknown(&variant.worker, suite);
@@ -145,7 +145,9 @@ fn remedy(worker: &str, config: &Suite) -> String {
     let declared = format!("see `{worker}` in [workers] of regatta.toml");
     match config.workers.get(worker) {
         Some(OwnWorker::Command(_)) => return declared,
-        Some(OwnWorker::Python { .. }) => return format!("{declared}; or {ANOTHER_PYTHON}"),
+        Some(OwnWorker::Python { .. } | OwnWorker::Script(_)) => {
+            return format!("{declared}; or {ANOTHER_PYTHON}");
+        }
         Some(OwnWorker::Cuda(_)) => return format!("{declared}; it takes {A_GPU}"),
         None => {}
     }

@@ -8,6 +8,7 @@ use super::arm::reports;
 use super::stored::{StoredBase, find};
 use super::{Arm, Experiment, ExperimentError, MeasureOptions, Setup};
 use crate::laps::Laps;
+use crate::listing::{Started, in_order};
 use crate::loaded::Roots;
 use crate::schedule::CasePair;
 use crate::versions::Spec;
@@ -153,6 +154,7 @@ fn against_run(
         sum: stored.checksum(),
     };
     let mut setup = Setup::make(head, request)?;
+    setup.list_alone(&request.filter)?;
     if let Some(variant) = &setup.variant {
         return Err(one_sided(variant));
     }
@@ -181,7 +183,9 @@ fn interleaved(
     let base = Setup::make_base(base, base_request, demands);
     let mut base = base.map_err(unusable(TurnSide::Base))?;
     let mut head = Setup::make(head, request).map_err(unusable(TurnSide::Head))?;
+    list_both(&mut base, &mut head, &request.filter)?;
     base.measure_as(&head.suite);
+    base.share_calls(&head.suite)?;
     let lacking = &base.lacking;
     base.suite
         .cases
@@ -267,6 +271,33 @@ fn interleaved(
         folder,
         ..Experiment::new(head, request, Options::COMPARISON)
     })
+}
+
+/// Has both sides run their scripts to the end: at the same time, but for scripts on a GPU, which
+/// tune their kernels there.
+fn list_both(base: &mut Setup, head: &mut Setup, filter: &[String]) -> Result<(), ExperimentError> {
+    let sides = [TurnSide::Base, TurnSide::Head];
+    let labels = [&*base, &*head].map(label);
+    let wrong = |place: usize| unusable_worker(sides[place], labels[place].clone());
+    let starts = [&*base, &*head].map(|side| move || side.start_scripts());
+    let mut started = Vec::new();
+    for (place, one) in at_once(starts.into()).into_iter().enumerate() {
+        started.push(one.map_err(wrong(place))?);
+    }
+    let in_turn = started.iter().flatten().any(Started::are_on_gpu);
+    let lists = [base, head].into_iter().zip(started);
+    let lists: Vec<_> = lists
+        .map(|(side, started)| move || side.list(started, filter))
+        .collect();
+    let listed: Vec<_> = if in_turn {
+        lists.into_iter().map(|list| list()).collect()
+    } else {
+        at_once(lists)
+    };
+    for (place, one) in listed.into_iter().enumerate() {
+        one.map_err(wrong(place))?;
+    }
+    Ok(())
 }
 
 /// Has both sides fork the processes of the first look, all at the same time. Where the device does
@@ -355,7 +386,7 @@ fn one_sided(variant: &VariantId) -> ExperimentError {
 /// that a revision lacks has none beside it.
 fn side_by_side(base: &Suite, variant: Option<&VariantId>, head: &Suite) -> Vec<CasePair> {
     let mut cases = head.cases.clone();
-    cases.sort();
+    in_order(head, &mut cases);
     let there: BTreeSet<CaseId> = base.cases.iter().map(Case::id).collect();
     let pair = |head: Case| {
         let variant = variant.unwrap_or(&head.variant).clone();

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::{ExperimentError, Listener};
 use regatta_core::suite::document::{name_hint, nearest};
 use regatta_core::suite::rules::{Metric, Origin};
+use regatta_core::suite::script::Script;
 use regatta_core::suite::workers::{OwnWorker, PythonCode};
 use regatta_core::suite::{self, BUILTIN, Override, Suite};
 use regatta_worker::attention::{ParamValue, parameter_name};
@@ -84,7 +85,7 @@ impl MeasureOptions {
         }
         let ids: Vec<String> = suite.cases.iter().map(ToString::to_string).collect();
         suite.keep(&self.filter);
-        if suite.cases.is_empty() {
+        if suite.cases.is_empty() && suite.scripts.is_empty() {
             return Err(ExperimentError::Usage(no_case_left(
                 &self.filter,
                 &suite.name,
@@ -101,14 +102,18 @@ impl MeasureOptions {
     /// Whatever is wrong with it there.
     pub(super) fn load_in(&self, checkout: &Path) -> Result<Suite, ExperimentError> {
         let file = self.file_in(checkout);
-        let name = file.map_or(self.suite.clone(), |file| {
-            file.to_string_lossy().into_owned()
-        });
+        let is_script = Script::parse(&self.suite).is_some();
+        // A script's own path is from the folder that it is started in.
+        let name = match file.filter(|_| !is_script) {
+            Some(file) => file.to_string_lossy().into_owned(),
+            None => self.suite.clone(),
+        };
         let mut suite = self.load_from(&name, checkout)?;
         suite.keep(&self.filter);
         // The workers are started in the checkout.
         for worker in suite.workers.values_mut() {
             if let OwnWorker::Cuda(path)
+            | OwnWorker::Script(Script { file: path, .. })
             | OwnWorker::Python {
                 code: PythonCode::File(path),
                 ..
@@ -123,11 +128,13 @@ impl MeasureOptions {
 
     /// The suite's file in another checkout; `None` for a built-in suite.
     pub(super) fn file_in(&self, checkout: &Path) -> Option<PathBuf> {
+        if let Some(script) = Script::parse(&self.suite) {
+            let file = script.ok()?.file;
+            return Some(checkout.join(from_here(&file)));
+        }
         let is_built_in = BUILTIN.iter().any(|(name, _)| *name == self.suite);
-        let here = std::env::current_dir().unwrap_or_default();
         let file = Path::new(&self.suite);
-        let below = file.strip_prefix(&here).unwrap_or(file);
-        (!is_built_in).then(|| checkout.join(below.strip_prefix("./").unwrap_or(below)))
+        (!is_built_in).then(|| checkout.join(from_here(file)))
     }
 
     /// A suite and the settings of its checkout, with the parameters that are asked for.
@@ -148,6 +155,13 @@ impl MeasureOptions {
         }
         Ok(suite)
     }
+}
+
+/// A path as it is from the folder that regatta was started in.
+fn from_here(file: &Path) -> &Path {
+    let here = std::env::current_dir().unwrap_or_default();
+    let below = file.strip_prefix(&here).unwrap_or(file);
+    below.strip_prefix("./").unwrap_or(below)
 }
 
 /// Why a filter leaves nothing to measure, with the nearest variant or case.

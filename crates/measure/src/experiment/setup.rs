@@ -4,14 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::request::{MeasureOptions, parse_override};
+use super::request::{self, MeasureOptions, parse_override};
 use super::{ExperimentError, chain};
 use crate::SetupError;
 use crate::building;
 use crate::environments::{PythonEnvironment, locked, released};
 use crate::git::{self, Place, RevisionBuild, Worktree};
+use crate::listing::{self, ListedWorkers, Started};
 use crate::versions::{Pin, Spec};
-use crate::workers::{OWN, find_environment};
+use crate::workers::{OWN, Processes, find_environment};
 use regatta_core::record::header::Built;
 use regatta_core::secrets;
 use regatta_core::suite::document::nearest;
@@ -47,6 +48,10 @@ pub struct Setup {
     pub left_out: Vec<CaseId>,
     /// Cases of a suite that the revision does not have yet, with the reason.
     pub lacking: BTreeMap<CaseId, String>,
+    /// What the workers of the suite's scripts said when their calls were listed.
+    pub listed: ListedWorkers,
+    /// Why a revision has none of its scripts.
+    scripts_absent: Option<String>,
 }
 
 impl Setup {
@@ -66,7 +71,98 @@ impl Setup {
             declared: (None, None),
             left_out: Vec::new(),
             lacking: BTreeMap::new(),
+            listed: ListedWorkers::new(),
+            scripts_absent: None,
         })
+    }
+
+    /// Starts the scripts of the suite, each up to its first call.
+    ///
+    /// # Errors
+    /// A script that does not run: exit code 2.
+    pub(super) fn start_scripts(&self) -> Result<Option<Started>, ExperimentError> {
+        if self.scripts_absent.is_some() {
+            return Ok(None);
+        }
+        let environment = self.environment.as_deref();
+        listing::start(&self.suite, environment, |found| self.in_checkout(found))
+    }
+
+    /// Runs them to their ends: their calls are cases, of which a filter leaves some.
+    ///
+    /// # Errors
+    /// A script that ends by an exception, or a filter that leaves no case: exit code 2.
+    pub(super) fn list(
+        &mut self,
+        started: Option<Started>,
+        filter: &[String],
+    ) -> Result<(), ExperimentError> {
+        let Some(started) = started else {
+            return Ok(());
+        };
+        self.listed = started.list(&mut self.suite)?;
+        let ids: Vec<String> = self.suite.cases.iter().map(ToString::to_string).collect();
+        self.suite.keep(filter);
+        if self.suite.cases.is_empty() {
+            let name = &self.suite.name;
+            let error = request::no_case_left(filter, name, &ids);
+            return Err(ExperimentError::Usage(error));
+        }
+        Ok(())
+    }
+
+    /// Both, for a side that is alone.
+    ///
+    /// # Errors
+    /// As these.
+    pub(super) fn list_alone(&mut self, filter: &[String]) -> Result<(), ExperimentError> {
+        let started = self.start_scripts()?;
+        self.list(started, filter)
+    }
+
+    /// Workers as they are started in this side's checkout.
+    pub(super) fn in_checkout(&self, processes: Processes) -> Result<Processes, ExperimentError> {
+        let Some(worktree) = &self.revision else {
+            return Ok(processes);
+        };
+        let started = processes.started_in(&worktree.directory, worktree.own.as_deref());
+        started.map_err(|(variable, code)| {
+            ExperimentError::NotJudged(format!(
+                "{} would read {} of another checkout, which {variable} names and this \
+                 revision does not have (nothing was measured); unset {variable}, or give \
+                 the suite a [build] that makes it",
+                self.asked.join(" "),
+                code.display()
+            ))
+        })
+    }
+
+    /// Leaves the base of a comparison of scripts the calls that both sides make: what the head
+    /// alone has is new, and what the base alone has is left out.
+    ///
+    /// # Errors
+    /// Calls that both make, in another order: exit code 2.
+    pub(super) fn share_calls(&mut self, head: &Suite) -> Result<(), ExperimentError> {
+        if head.scripts.is_empty() {
+            return Ok(());
+        }
+        if let Some(words) = listing::crossed(&self.suite, head) {
+            return Err(ExperimentError::Usage(words));
+        }
+        let heads: BTreeSet<CaseId> = head.cases.iter().map(Case::id).collect();
+        let own = self.suite.listed.keys();
+        let own = own.filter(|id| !head.listed.contains_key(id));
+        self.left_out.extend(own.cloned());
+        let absent = self.scripts_absent.as_deref();
+        let reason = absent.unwrap_or("its script makes no such call");
+        let new = heads
+            .iter()
+            .filter(|id| !self.suite.listed.contains_key(id));
+        let new = new.filter(|id| head.listed.contains_key(id));
+        self.lacking
+            .extend(new.map(|id| (id.clone(), reason.to_owned())));
+        self.suite.cases.clone_from(&head.cases);
+        Ok(())
     }
 
     /// The folder of its checkout.
@@ -226,9 +322,10 @@ impl Setup {
             RevisionSuite::New(reason) => {
                 let cases = self.suite.cases.iter();
                 self.lacking = cases.map(|case| (case.id(), reason.clone())).collect();
+                self.scripts_absent = (!self.suite.scripts.is_empty()).then_some(reason);
             }
         }
-        if !self.lacking.is_empty() {
+        if !self.lacking.is_empty() || self.scripts_absent.is_some() {
             self.revision = Some(worktree);
             return Ok(());
         }
@@ -239,6 +336,7 @@ impl Setup {
             .iter()
             .map(|case| case.variant.worker.as_str());
         let unmoved = build.and_then(Build::regatta).is_none()
+            && self.suite.scripts.is_empty()
             && workers.all(|name| OWN.contains(&name) && !self.suite.workers.contains_key(name));
         if unmoved {
             return Err(ExperimentError::Usage(format!(
@@ -260,7 +358,9 @@ impl Setup {
         }
         if let Some(file) = args.file_in(worktree).filter(|file| !file.exists()) {
             let here = Path::new(".");
-            let tracked = git::ask(here, &["ls-files", "--error-unmatch", "--", &args.suite]);
+            let own = args.file_in(Path::new("")).unwrap_or_default();
+            let own = own.to_string_lossy();
+            let tracked = git::ask(here, &["ls-files", "--error-unmatch", "--", &own]);
             if self.gates && tracked.is_ok() {
                 let file = file.strip_prefix(worktree).unwrap_or(&file);
                 return RevisionSuite::New(format!("it has no file {}", file.display()));

@@ -85,6 +85,7 @@ fn prepared(relative_l2: f64) -> ReplyBody {
     ReplyBody::Prepared(Prepared {
         tuned: Vec::new(),
         first_call_parts: None,
+        outputs: Vec::new(),
         effective: BTreeMap::new(),
         errors: errors(relative_l2),
         probes: probes(),

@@ -9,7 +9,8 @@ use std::time::Duration;
 use super::declared::compare_sides;
 use super::outside_clock::{cpu_of_children, keep_waits_for_children};
 use super::{
-    Asked, CaseEnd, Observer, Ready, Session, fault_of, limit, no_answer, start_of, worker_lost,
+    Asked, CaseEnd, Observer, Ready, Session, compared, failed, fault_of, limit, no_answer,
+    start_of, worker_lost,
 };
 use crate::interference::MachineCounters;
 use crate::laps::Laps;
@@ -18,7 +19,7 @@ use crate::worker::{Conversation, WorkerError, at_once};
 use regatta_core::metric::{ratio_in_turns, turn_ratios};
 use regatta_core::record::header::TurnSide;
 use regatta_core::record::side::median;
-use regatta_core::record::types::{Entry, Fault, Measurement, Outcome, Start};
+use regatta_core::record::types::{Compared, Entry, Fault, Measurement, Outcome, Start};
 use regatta_core::suite::rules::Metric;
 use regatta_worker::attention::Case;
 use regatta_worker::operator::Operands;
@@ -122,6 +123,7 @@ fn at_place<E>(
         .map(|lane| lane.begin(place, observer))
         .collect();
     prepare_all(lanes, &mut runs);
+    compare_calls(lanes, &mut runs);
     let there: Vec<&CaseRun<'_>> = runs.iter().flatten().collect();
     if there.len() > 1 && there.iter().any(|run| run.lacks_room()) {
         for (lane, run) in lanes.iter_mut().zip(runs) {
@@ -231,6 +233,54 @@ fn compare_results<E>(pair: [(&mut Running<'_, E>, &mut CaseRun<'_>); 2], after_
             Stage::Timed(_, measurement) => measurement.errors_after = errors,
             _ => {}
         },
+    }
+}
+
+/// Compares what a call of a script returned on both sides, where both have it ready: the base is
+/// the head's only reference.
+fn compare_calls<E>(lanes: &[Running<'_, E>], runs: &mut [Option<CaseRun<'_>>]) {
+    let ready = |side: TurnSide| {
+        let mut places = (0..lanes.len()).filter(|&place| lanes[place].lane.side == side);
+        places.find(|&place| {
+            let run = runs[place].as_ref();
+            run.is_some_and(|run| {
+                run.case.problem.is_call() && matches!(run.stage, Stage::Ready(_))
+            })
+        })
+    };
+    let (Some(base), Some(head)) = (ready(TurnSide::Base), ready(TurnSide::Head)) else {
+        return;
+    };
+    let outputs = |place: usize| match runs[place].as_ref().map(|run| &run.stage) {
+        Some(Stage::Ready(ready)) => ready.prepared.outputs.clone(),
+        _ => Vec::new(),
+    };
+    let listed = |place: usize| {
+        let run = runs[place].as_ref()?;
+        let listed = lanes[place].session.suite.listed.get(&run.case.id())?;
+        Some(&listed.outputs[..])
+    };
+    let before = [listed(base), listed(head)];
+    let compared = compared::compare([&outputs(base), &outputs(head)], before);
+    for (place, is_head) in [(base, false), (head, true)] {
+        let Some(run) = &mut runs[place] else {
+            continue;
+        };
+        let Stage::Ready(ready) = &mut run.stage else {
+            continue;
+        };
+        match &compared {
+            Ok((how, errors)) => {
+                ready.compared = Some(how.clone());
+                if is_head {
+                    ready.errors.clone_from(errors);
+                }
+            }
+            Err(reason) if is_head => {
+                run.stage = Stage::Ended(failed(Fault::WrongResult, reason.clone()).into());
+            }
+            Err(_) => ready.compared = Some(Compared::Base),
+        }
     }
 }
 

@@ -36,6 +36,7 @@ fn prepared(problem: &Attention) -> Prepared {
     Prepared {
         tuned: Vec::new(),
         first_call_parts: None,
+        outputs: Vec::new(),
         effective: BTreeMap::new(),
         errors,
         probes,

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::axes::FACETS;
+use super::params::plain_name;
 use super::{Params, ParseError, VariantId, parameter_name};
 use crate::operator::{DeclaredProblem, Problem};
 
@@ -41,7 +42,7 @@ impl Case {
     ///
     /// `variant` is `worker/name` without the environment, which is a facet of
     /// its own (empty when it is the default one), and so are those of a projection
-    /// (empty for attention).
+    /// (empty for attention). All facets of a script's call are parameters.
     pub fn facet(&self, name: &str) -> String {
         match name {
             "variant" => return format!("{}/{}", self.variant.worker, self.variant.name),
@@ -49,10 +50,18 @@ impl Case {
             "environment" => return self.variant.environment.clone().unwrap_or_default(),
             _ => {}
         }
+        let value = self.params.get(name);
+        if self.problem.is_call() {
+            return if value.is_auto() {
+                String::new()
+            } else {
+                value.to_string()
+            };
+        }
         match self.problem.axis(name) {
             Some(value) => value,
             None if FACETS.contains(&name) => String::new(),
-            None => self.params.get(name).to_string(),
+            None => value.to_string(),
         }
     }
 
@@ -64,7 +73,8 @@ impl Case {
     /// Names of what tells cases apart beside their parameters and [`FACETS`]: `operator` and the axes
     /// of declared operators. Empty where all are attention's.
     pub fn declared_axes<'c>(cases: impl IntoIterator<Item = &'c Case>) -> Vec<String> {
-        let declared = cases.into_iter().filter_map(|case| case.problem.declared());
+        let cases = cases.into_iter().filter(|case| !case.problem.is_call());
+        let declared = cases.filter_map(|case| case.problem.declared());
         let axes = declared.flat_map(|problem| ["operator"].into_iter().chain(axis_names(problem)));
         let axes: BTreeSet<&str> = axes.filter(|name| !FACETS.contains(name)).collect();
         let mut axes: Vec<String> = axes.into_iter().map(str::to_owned).collect();
@@ -79,7 +89,10 @@ fn axis_names(problem: &DeclaredProblem) -> impl Iterator<Item = &str> {
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.variant, self.problem)?;
+        write!(f, "{}", self.variant)?;
+        if !self.problem.is_call() || self.params.is_empty() {
+            write!(f, ":{}", self.problem)?;
+        }
         for (i, (name, value)) in self.params.iter().enumerate() {
             write!(f, "{}{name}={value}", if i == 0 { ':' } else { ',' })?;
         }
@@ -96,11 +109,18 @@ impl FromStr for Case {
                 "`{text}` is no case id; one reads `cpu/flash:h8,s2048,d64,causal`"
             ))
         })?;
+        // A call of a script may have parameters alone.
+        let first = rest.split([',', ':']).next().unwrap_or_default();
+        let rest = if first.contains('=') {
+            format!("call:{rest}")
+        } else {
+            rest.to_owned()
+        };
         // A ragged problem may hold a colon of its own; parameters never lack `=`, and stand alone
         // behind a declared problem.
         let (problem, params) = match rest.rsplit_once(':') {
             Some((problem, params)) if params.contains('=') => (problem, Some(params)),
-            _ => (rest, None),
+            _ => (rest.as_str(), None),
         };
         let mut case = Case {
             variant: variant.parse()?,
@@ -111,7 +131,11 @@ impl FromStr for Case {
             let (name, value) = pair
                 .split_once('=')
                 .ok_or_else(|| ParseError::new(format!("`{pair}` in `{text}` is no parameter")))?;
-            parameter_name(name)?;
+            if case.problem.is_call() {
+                plain_name(name)?;
+            } else {
+                parameter_name(name)?;
+            }
             if !case.params.get(name).is_auto() {
                 return Err(ParseError::new(format!(
                     "`{name}` is given twice in `{text}`"
@@ -230,6 +254,9 @@ mod tests {
             "cpu/flash:s64,d64,b4294967295",
             "cpu/flash:v33554432,d64",
             "cpu/flash:s64,d64:n=1,n=2",
+            "bench/main:n=1,n=2",
+            "bench/main:call,n=2",
+            "bench/main:n.m=2",
             "cpu/flash:s64,d64:n=1=2",
             "cpu/flash:s64,d64:n=",
             "cpu/flash:s64,d64:n=a b",
@@ -244,6 +271,21 @@ mod tests {
         ] {
             assert!(id.parse::<Case>().is_err(), "{id} parsed");
         }
+    }
+
+    #[test]
+    fn a_call_of_a_script_has_its_values_and_no_axes() {
+        for id in [
+            "bench/main.softmax:call",
+            "bench/main.softmax:dtype=float32,heads=8",
+        ] {
+            let case: Case = id.parse().unwrap();
+            assert!(case.problem.is_call());
+            assert_eq!(case.to_string(), id);
+        }
+        let case: Case = "bench/run:dtype=float32,n=8".parse().unwrap();
+        let facets = ["dtype", "heads", "n", "m", "worker"].map(|name| case.facet(name));
+        assert_eq!(facets, ["float32", "", "8", "", "bench"]);
     }
 
     proptest! {

@@ -65,17 +65,23 @@ impl FromStr for ParamValue {
 /// # Errors
 /// A name with other characters than letters, digits, `-` and `_`, or one that an axis has.
 pub fn parameter_name(name: &str) -> Result<(), ParseError> {
+    plain_name(name)?;
+    if FACETS.contains(&name) || name == SEQ {
+        return Err(ParseError::new(format!(
+            "`{name}` cannot name a parameter: a selector means the case's own `{name}` by it"
+        )));
+    }
+    Ok(())
+}
+
+/// Holds the name of a script's value to what can stand in a case id.
+pub(super) fn plain_name(name: &str) -> Result<(), ParseError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     let letter = |c: char| c.is_ascii_alphabetic() || c == '_';
     if name.len() > LONGEST_NAME || !name.starts_with(letter) || !name.chars().all(plain) {
         return Err(ParseError::new(format!(
             "{name:?} cannot name a parameter: a name is at most {LONGEST_NAME} letters, digits, \
              `-` and `_`, a letter or `_` first"
-        )));
-    }
-    if FACETS.contains(&name) || name == SEQ {
-        return Err(ParseError::new(format!(
-            "`{name}` cannot name a parameter: a selector means the case's own `{name}` by it"
         )));
     }
     Ok(())

@@ -316,6 +316,7 @@ impl Worker for OnProcessor {
             effective: case.effective(),
             tuned: Vec::new(),
             first_call_parts: None,
+            outputs: Vec::new(),
             errors,
             probes,
             draw: request.draw,

@@ -50,7 +50,25 @@ pub struct DeclaredProblem {
     pub dtype: Dtype,
 }
 
+/// The operator of a script's calls, of which nothing is declared.
+const CALL: &str = "call";
+
 impl Problem {
+    /// A call of a script, whose inputs are its own: its case has the script's values as parameters.
+    pub fn call() -> Problem {
+        Problem::Declared(DeclaredProblem {
+            operator: CALL.to_owned(),
+            axes: BTreeMap::new(),
+            dtype: Dtype::F32,
+        })
+    }
+
+    /// True for a call of a script.
+    pub fn is_call(&self) -> bool {
+        self.declared()
+            .is_some_and(|problem| problem.operator == CALL && problem.axes.is_empty())
+    }
+
     /// Attention's problem.
     ///
     /// # Errors
@@ -135,6 +153,7 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Problem::Attention(attention) => attention.fmt(f),
+            Problem::Declared(_) if self.is_call() => f.write_str(CALL),
             Problem::Declared(declared) => declared.fmt(f),
         }
     }
@@ -156,7 +175,9 @@ impl FromStr for Problem {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Problem, ParseError> {
-        if text.contains('=') {
+        if text == CALL {
+            Ok(Problem::call())
+        } else if text.contains('=') {
             text.parse().map(Problem::Declared)
         } else {
             text.parse().map(Problem::Attention)

@@ -1,0 +1,135 @@
+//! A benchmark script as it is, in place of a suite: `script:benchmarks/softmax.py --quick`.
+
+use std::path::{Path, PathBuf};
+
+use super::workers::OwnWorker;
+use super::{Suite, names_a_file};
+use crate::text::{plain_name, shell_command};
+
+/// Before the path of a script.
+const SCRIPT: &str = "script:";
+
+/// A script and its arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Script {
+    /// The file.
+    pub file: PathBuf,
+    /// What it is started with.
+    pub arguments: Vec<String>,
+}
+
+impl Script {
+    /// The script that a command line names in place of a suite, with its arguments behind it;
+    /// `None` where this names a suite.
+    ///
+    /// # Errors
+    /// A quote that is not closed, or a file that is no Python script, as a sentence.
+    pub fn parse(text: &str) -> Option<Result<Script, String>> {
+        let words = words(text.strip_prefix(SCRIPT)?);
+        Some(words.and_then(|words| Script::new(&words)))
+    }
+
+    /// The script that these words start: `script:bench.py` and its arguments.
+    ///
+    /// # Errors
+    /// A file that is no Python script, as a sentence.
+    pub fn new(words: &[String]) -> Result<Script, String> {
+        let (file, arguments) = words.split_first().ok_or_else(|| NO_SCRIPT.to_owned())?;
+        let file = file.strip_prefix(SCRIPT).unwrap_or(file);
+        if Path::new(file)
+            .extension()
+            .is_none_or(|ending| ending != "py")
+        {
+            return Err(format!("`{file}`: {NO_SCRIPT}"));
+        }
+        Ok(Script {
+            file: PathBuf::from(file),
+            arguments: arguments.to_vec(),
+        })
+    }
+
+    /// The same with its file from this folder.
+    pub(super) fn below(self, folder: &Path) -> Script {
+        Script {
+            file: folder.join(self.file),
+            ..self
+        }
+    }
+
+    /// As a command line names it, its arguments included.
+    pub fn named(file: &str, arguments: &[String]) -> String {
+        if arguments.is_empty() {
+            return file.to_owned();
+        }
+        let dashes = if file.starts_with(SCRIPT) { "" } else { "-- " };
+        format!("{file} {dashes}{}", shell_command(arguments))
+    }
+
+    /// The suite of its calls, which are known once it has run.
+    pub fn suite(self) -> Result<Suite, String> {
+        let stem = self.file.file_stem().unwrap_or_default().to_string_lossy();
+        let mut name = plain_name(&stem);
+        if !names_a_file(&name) {
+            name = format!("script{name}");
+        }
+        let mut suite = Suite {
+            description: format!("calls that {} has timed", self.file.display()),
+            name: name.clone(),
+            ..Suite::default()
+        };
+        // No worker of regatta's own has a name that ends so.
+        let worker = format!("{}.py", name.chars().take(60).collect::<String>());
+        suite.scripts.insert(worker.clone());
+        suite.workers.insert(worker, OwnWorker::Script(self));
+        Ok(suite)
+    }
+}
+
+const NO_SCRIPT: &str = "name a Python file, with arguments behind it: `script:bench.py --quick`";
+
+/// The words of a command line as a POSIX shell splits it.
+fn words(text: &str) -> Result<Vec<String>, String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        match (character, quote) {
+            (c, Some(open)) if c == open => quote = None,
+            ('\\', None) => word.get_or_insert_default().extend(characters.next()),
+            ('\'' | '"', None) => {
+                word.get_or_insert_default();
+                quote = Some(character);
+            }
+            (c, None) if c.is_whitespace() => words.extend(word.take()),
+            (c, _) => word.get_or_insert_default().push(c),
+        }
+    }
+    if quote.is_some() {
+        return Err(format!("`{text}`: a quote is not closed"));
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_reads_back_with_its_arguments() {
+        let arguments = ["--sizes", "1 2", "it's", ""].map(str::to_owned);
+        let text = Script::named(
+            "script:benchmarks/my bench.py".replace(' ', "_").as_str(),
+            &arguments,
+        );
+        let script = Script::parse(&text).unwrap().unwrap();
+        assert_eq!(script.file, Path::new("benchmarks/my_bench.py"));
+        assert_eq!(script.arguments, arguments);
+        let suite = script.suite().unwrap();
+        assert_eq!(suite.name, "my_bench");
+        assert!(suite.scripts.contains("my_bench.py"));
+        assert_eq!(Script::parse("quick"), None);
+        for wrong in ["script:", "script:bench", "script:'bench.py"] {
+            assert!(Script::parse(wrong).unwrap().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What a call of a script returned, compared with what the same call returned in the base.
+//!
+//! Both sides draw the same inputs, since the script begins with the same seeds. A script whose
+//! results differ from one process of the base to the next, as with inputs that are not set, has
+//! no reference.
+
+use std::collections::BTreeMap;
+
+use regatta_core::record::types::Compared;
+use regatta_worker::protocol::OutputSample;
+
+/// How the outputs of the head were compared with the base's, and their relative L2 differences by
+/// name. `listed` are those of base and head when the calls were listed, in other processes.
+///
+/// # Errors
+/// The first output that differs beyond its tolerance, as a sentence.
+pub fn compare(
+    [base, head]: [&[OutputSample]; 2],
+    listed: [Option<&[OutputSample]>; 2],
+) -> Result<(Compared, BTreeMap<String, f64>), String> {
+    let nothing = |reason: &str| (Compared::Nothing(reason.to_owned()), BTreeMap::new());
+    if base.is_empty() && head.is_empty() {
+        return Ok(nothing("the calls return no arrays"));
+    }
+    for (before, now) in listed.into_iter().zip([base, head]) {
+        if before.is_some_and(|before| difference(before, now).is_err()) {
+            return Ok(nothing(
+                "the calls return something else in each process: draw their inputs with a seed, \
+                 and set what `empty` leaves unset",
+            ));
+        }
+    }
+    let errors = difference(base, head)?;
+    Ok((Compared::Base, errors))
+}
+
+/// Relative L2 differences of outputs by name.
+fn difference(
+    base: &[OutputSample],
+    head: &[OutputSample],
+) -> Result<BTreeMap<String, f64>, String> {
+    if base.len() != head.len() {
+        return Err(format!(
+            "wrong result: the call returned {} arrays, in the base {}",
+            head.len(),
+            base.len()
+        ));
+    }
+    let several = base.len() > 1;
+    let mut errors = BTreeMap::new();
+    for (place, (base, head)) in base.iter().zip(head).enumerate() {
+        let name = if several {
+            format!("out{place}")
+        } else {
+            "out".to_owned()
+        };
+        if (&base.shape, &base.dtype) != (&head.shape, &head.dtype) {
+            return Err(format!(
+                "wrong result: {name} is {:?} of {}, in the base {:?} of {}: the base is its \
+                 reference",
+                head.shape, head.dtype, base.shape, base.dtype
+            ));
+        }
+        let limit = tolerance(&base.dtype);
+        let values = relative(&base.values, &head.values);
+        // Elements are a sample of an array; its norms see all of it.
+        let norms = relative(&base.norms, &head.norms);
+        match (values, norms) {
+            (Some(values), Some(norms)) if values.max(norms) <= limit => {
+                errors.insert(name, values);
+            }
+            (Some(values), Some(norms)) => {
+                return Err(format!(
+                    "wrong result: {name} differs from the base's by {:.1e} (relative L2), above \
+                     the {limit:.0e} allowed for {}: the base is its reference, on the same \
+                     inputs",
+                    values.max(norms),
+                    base.dtype
+                ));
+            }
+            _ => {
+                return Err(format!(
+                    "wrong result: {name} is not finite where the base's is, or the other way \
+                     around"
+                ));
+            }
+        }
+    }
+    Ok(errors)
+}
+
+/// `‖a - b‖ / ‖a‖` over the finite elements; `None` where one has a finite element and the other
+/// none at the same place.
+fn relative(base: &[Option<f64>], head: &[Option<f64>]) -> Option<f64> {
+    if base.len() != head.len() {
+        return None;
+    }
+    let (mut difference, mut size) = (0.0, 0.0);
+    for pair in base.iter().zip(head) {
+        match pair {
+            (Some(base), Some(head)) => {
+                difference += (base - head).powi(2);
+                size += base.powi(2);
+            }
+            (None, None) => {}
+            _ => return None,
+        }
+    }
+    Some(if size > 0.0 {
+        (difference / size).sqrt()
+    } else {
+        difference.sqrt()
+    })
+}
+
+/// The largest relative L2 difference between two right results of a type: some 8 roundings, and
+/// sums in another order. Whole numbers are to be the same.
+fn tolerance(dtype: &str) -> f64 {
+    match dtype {
+        "float64" | "complex128" => 1e-10,
+        "float32" | "complex64" => 2e-5,
+        "float16" => 5e-3,
+        "bfloat16" => 3e-2,
+        narrow if narrow.starts_with("float") => 0.2,
+        _ => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn output(dtype: &str, values: &[f64]) -> OutputSample {
+        let finite = |value: f64| value.is_finite().then_some(value);
+        OutputSample {
+            shape: vec![values.len() as u64],
+            dtype: dtype.to_owned(),
+            values: values.iter().copied().map(finite).collect(),
+            norms: vec![finite(values.iter().map(|x| x * x).sum::<f64>().sqrt())],
+        }
+    }
+
+    #[test]
+    fn roundings_pass_and_another_result_does_not() {
+        let base = [output("float32", &[1.0, 2.0, f64::NAN])];
+        for (values, wrong) in [
+            (vec![1.000_01, 2.0, f64::NAN], ""),
+            (
+                vec![1.001, 2.0, f64::NAN],
+                "differs from the base's by 4.5e-4",
+            ),
+            (vec![1.0, 2.0, 3.0], "not finite"),
+            (vec![1.0, 2.0], "[2] of float32, in the base [3]"),
+        ] {
+            let head = [output("float32", &values)];
+            match compare([&base, &head], [None, None]) {
+                Ok((how, errors)) => {
+                    assert_eq!((how, wrong), (Compared::Base, ""));
+                    assert!(errors["out"] < 1e-5);
+                }
+                Err(reason) => assert!(!wrong.is_empty() && reason.contains(wrong), "{reason}"),
+            }
+        }
+        assert!(compare([&base, &[]], [None, None]).is_err());
+    }
+
+    #[test]
+    fn results_that_the_base_does_not_repeat_are_no_reference() {
+        let [one, other] = [[1.0, 2.0], [2.0, 1.0]].map(|values| [output("float32", &values)]);
+        for listed in [[Some(&other[..]), None], [None, Some(&one[..])]] {
+            let (how, _) = compare([&one, &other], listed).unwrap();
+            assert!(matches!(how, Compared::Nothing(_)));
+        }
+        let (how, _) = compare([&[], &[]], [None, None]).unwrap();
+        assert_eq!(
+            how,
+            Compared::Nothing("the calls return no arrays".to_owned())
+        );
+    }
+}

@@ -1,0 +1,253 @@
+"""What a timer's call is named by: its place in the script, and simple values around it.
+
+A name has no line number, so that a case stays the same when lines are added above it.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import inspect
+import os
+import re
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import CodeType, FrameType
+from typing import Any
+
+MOST_VALUES = 12
+"""Values that a name has at the most."""
+
+LONGEST = 40
+"""Characters of a word that is a value; longer ones describe nothing."""
+
+LARGEST = 1 << 40
+"""Whole numbers above it are times or addresses."""
+
+Value = int | str
+
+
+@dataclass(frozen=True)
+class Place:
+    """A call of a timer."""
+
+    name: str
+    """The function that it stands in and the function that it times: `main.softmax`."""
+    values: dict[str, Value]
+    """Arguments and loop variables around it, from the inside out."""
+    where: str
+    """`bench.py:31`, for messages."""
+
+    @property
+    def key(self) -> tuple[str, frozenset[tuple[str, Value]]]:
+        return self.name, frozenset(self.values.items())
+
+    def __str__(self) -> str:
+        values = ",".join(f"{name}={value}" for name, value in sorted(self.values.items()))
+        return f"{self.name}:{values}" if values else self.name
+
+
+def place(
+    frame: FrameType | None, timed: str, given: dict[str, Any], returned: set[float]
+) -> Place:
+    """The place of a call in `frame` that times the function `timed`. `given` are values that the
+    timer itself was told, and `returned` times that timers gave before, which name nothing."""
+    frames = list(users(frame))
+    if not frames:
+        return Place(timed or "call", {}, "a file of a library")
+    values: dict[str, Value] = {}
+    for each in frames:
+        for name, value in [*given.items(), *around(each)]:
+            simple = None if name in values else simplified(name, value, returned)
+            if simple is not None and len(values) < MOST_VALUES:
+                values[name] = simple
+        given = {}
+    inner = frames[0]
+    if not values:
+        for name, value in inner.f_locals.items() if inner.f_code.co_name != "<module>" else ():
+            simple = simplified(name, value, returned)
+            if simple is not None and len(values) < MOST_VALUES:
+                values[name] = simple
+    path = inner.f_code.co_filename
+    function = re.sub(
+        r".*<locals>\.", "", getattr(inner.f_code, "co_qualname", inner.f_code.co_name)
+    )
+    if function == "<module>":
+        function = "" if timed else os.path.splitext(os.path.basename(path))[0]
+    name = ".".join(part for part in (function, timed) if part)
+    return Place(plain(name), values, f"{os.path.basename(path)}:{inner.f_lineno}")
+
+
+def plain(name: str) -> str:
+    """The same as can name a variant."""
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-.")
+    return name[:60] or "call"
+
+
+def users(frame: FrameType | None) -> Iterator[FrameType]:
+    """The frames of the script and of its project, the innermost first."""
+    while frame is not None:
+        if is_users(frame.f_code.co_filename, frame.f_globals.get("__name__", "")):
+            yield frame
+        frame = frame.f_back
+
+
+@functools.cache
+def _foreign() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    folders = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    own = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+    folders |= {os.path.realpath(folder) for folder in folders} | {own}
+    return tuple(os.path.join(folder, "") for folder in folders)
+
+
+TIMING = ("flash_attn.utils.benchmark", "tilelang.", "flashinfer.testing", "triton.", "torch.")
+"""Modules that only pass a call on, wherever they lie."""
+
+
+def is_users(path: str, module: str) -> bool:
+    if path.startswith("<") or module.startswith(TIMING):
+        return False
+    path = os.path.abspath(path)
+    foreign = path.startswith(_foreign()) or "/site-packages/" in path
+    return not foreign and "/dist-packages/" not in path
+
+
+def around(frame: FrameType) -> Iterator[tuple[str, Any]]:
+    """The arguments of the frame's function, and the variables of the loops around its line."""
+    code, here = frame.f_code, frame.f_locals
+    if code.co_name != "<module>":
+        for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
+            value = here.get(name)
+            if dataclasses.is_dataclass(value) and not isinstance(value, type):
+                # What is to be measured, as some projects hand it on.
+                for field in dataclasses.fields(value):
+                    yield field.name, getattr(value, field.name, None)
+            elif name in here:
+                yield name, value
+    for name in loop_variables(code.co_filename, frame.f_lineno):
+        if name in here:
+            yield name, here[name]
+
+
+def loop_variables(path: str, line: int) -> list[str]:
+    """Targets of the `for` loops around a line of a file, within its function."""
+    found: list[str] = []
+    node: ast.AST | None = syntax(path)
+    while node is not None:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            found.clear()
+        if isinstance(node, (ast.For, ast.AsyncFor)):
+            names = (each.id for each in ast.walk(node.target) if isinstance(each, ast.Name))
+            found.extend(names)
+        node = next((child for child in _children(node) if _spans(child, line)), None)
+    return list(dict.fromkeys(reversed(found)))
+
+
+def _children(node: ast.AST) -> Iterator[ast.AST]:
+    for child in ast.iter_child_nodes(node):
+        if hasattr(child, "lineno"):
+            yield child
+        else:
+            # Cases of a `match` and arguments have no lines of their own.
+            yield from _children(child)
+
+
+def _spans(node: Any, line: int) -> bool:
+    return bool(node.lineno <= line <= (node.end_lineno or node.lineno))
+
+
+@functools.cache
+def syntax(path: str) -> ast.AST | None:
+    """The syntax of a file; None where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return ast.parse(file.read())
+    except (OSError, SyntaxError, ValueError):
+        return None
+
+
+def simplified(name: str, value: Any, returned: set[float]) -> Value | None:
+    """A value as a case's name has it; None for what names nothing."""
+    if name.startswith("_") or name == "self" or not re.fullmatch(r"[A-Za-z][\w-]{0,63}", name):
+        return None
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return int(value) if abs(value) < LARGEST else None
+    if isinstance(value, float):
+        # A time or a rate has more digits than anybody writes.
+        return word(f"{value:g}") if value not in returned and len(repr(value)) <= 7 else None
+    if isinstance(value, str):
+        return word(value)
+    if isinstance(value, (tuple, list)) and 1 <= len(value) <= 6:
+        parts = [simplified(name, each, returned) for each in value]
+        return None if None in parts else word("x".join(map(str, parts)))
+    if type(value).__name__ in ("dtype", "_ScalarMeta", "DType"):
+        return word(str(getattr(value, "name", value)).removeprefix("torch."))
+    if isinstance(value, type) or inspect.isroutine(value) or hasattr(value, "arg_names"):
+        inner = callee(value)
+        return word(inner) if inner and inner != name else None
+    return None
+
+
+def word(text: str) -> Value | None:
+    """The text as can stand in a case's id."""
+    text = re.sub(r"[^A-Za-z0-9_./+-]+", "-", text.strip()).strip("-")
+    if re.fullmatch(r"[+-]?[0-9]{1,15}", text):
+        return int(text)
+    # `auto` is what a case says of a parameter that it does not have.
+    return text if 1 <= len(text) <= LONGEST and text != "auto" else None
+
+
+def callee(function: Any) -> str:
+    """What a function is called, or the first function that a lambda calls; empty for none."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    name = getattr(function, "__name__", "") or type(function).__name__
+    if name != "<lambda>":
+        return str(name)
+    code: CodeType | None = getattr(function, "__code__", None)
+    tree = syntax(code.co_filename) if code else None
+    if code is None or tree is None:
+        return ""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno:
+            return called(node.body)
+    return ""
+
+
+def called(node: ast.AST) -> str:
+    """The name of the outermost function that an expression calls."""
+    for each in ast.walk(node):
+        if isinstance(each, ast.Call):
+            function: Any = each.func
+            while isinstance(function, (ast.Subscript, ast.Call)):
+                function = function.value if isinstance(function, ast.Subscript) else function.func
+            return str(getattr(function, "attr", "") or getattr(function, "id", ""))
+    return ""
+
+
+def statement(text: str) -> str:
+    """The function that a statement calls; empty for none."""
+    try:
+        return called(ast.parse(text.strip()))
+    except SyntaxError:
+        return ""
+
+
+def raised_at(error: BaseException, path: str) -> str:
+    """`bench.py:12: ValueError: …`: the innermost line of the script that an error came through."""
+    line, trace = 0, error.__traceback__
+    while trace is not None:
+        if os.path.realpath(trace.tb_frame.f_code.co_filename) == path:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    if not line and isinstance(error, SyntaxError):
+        line = error.lineno or 0
+    words = str(error).strip().partition("\n")[0]
+    text = f"{type(error).__name__}: {words}" if words else type(error).__name__
+    place = os.path.basename(path) + (f":{line}" if line else "")
+    return f"{place}: {text}"

@@ -1,0 +1,285 @@
+"""Runs a script as `python script.py` does, and answers requests where it calls a timer.
+
+The script stops in the first call of a timer, and there says hello. It goes on when a case is to be
+prepared that is another call, and stops in that one. So both sides of a pair stop at the same call
+and are timed in turn. `list` has it run to its end, and gives all calls.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import json
+import os
+import random
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FrameType, ModuleType
+from typing import Any, BinaryIO
+
+from regatta_worker.protocol import channel
+from regatta_worker.protocol.channel import Failed, Message
+from regatta_worker.script import places
+from regatta_worker.script.hooks import Hooks
+from regatta_worker.script.places import Place
+from regatta_worker.script.results import outputs
+from regatta_worker.script.timers import ADAPTERS, Timed
+from regatta_worker.script.timing import ScriptCase, quick
+from regatta_worker.serving import Session, number_or_null
+
+Key = tuple[str, frozenset[tuple[str, Any]]]
+
+LONGEST_LIST = 10_000
+"""Calls of a script that are cases."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A script, as it is asked for."""
+
+    name: str
+    """Of its worker."""
+    path: str
+    arguments: tuple[str, ...]
+
+    @property
+    def file(self) -> str:
+        return os.path.basename(self.path)
+
+
+class Script:
+    """A script while it runs, and the case that its last call is."""
+
+    def __init__(
+        self,
+        target: Target,
+        open_session: Callable[[Script], Session],
+        requests: BinaryIO,
+        replies: BinaryIO,
+    ) -> None:
+        self.target, self._requests, self._replies = target, requests, replies
+        self.path = os.path.realpath(target.path)
+        self._session = open_session(self)
+        self.hooks = Hooks(self.stop, lambda: self._seed(len(self.calls)))
+        self._pending: bytes | None = None
+        """A request that the next call, or the script's end, answers."""
+        self.call: ScriptCase | None = None
+        """The call that the script is stopped in; None before the first and after the end."""
+        self.calls: list[Message] = []
+        """All calls so far, as `listed` has them."""
+        self._seen: dict[Key, int] = {}
+        self._returned: set[float] = set()
+        self.ended = ""
+        """How the script ended, in words; empty while it runs."""
+        self.raised = False
+        """It ended by an exception."""
+        self._numbers: Any = None
+        """numpy's `default_rng`, once it has a seed where none is given."""
+
+    def run(self) -> None:
+        """Runs the script, and answers requests until there are no more."""
+        channel.on_pause(self._pause)
+        self._pending = self._requests.readline()
+        self._begin()
+        try:
+            self._execute()
+            self.ended = f"{self.target.file} ended"
+        except SystemExit as error:
+            self.ended = f"{self.target.file} ended by sys.exit({error.code!r})"
+        except BaseException as error:
+            traceback.print_exc()
+            self.raised = True
+            self.ended = _advised(places.raised_at(error, self.path), error)
+        self.call = None
+        self._serve()
+
+    def _begin(self) -> None:
+        """What a script finds when it is started by Python."""
+        here, folder = os.getcwd(), os.path.dirname(self.path)
+        sys.argv = [self.target.path, *self.target.arguments]
+        # The project's own packages before those that are installed: of another revision too.
+        sys.path[0:1] = [folder, here, *filter(os.path.isdir, [os.path.join(here, "src")])]
+        os.environ.setdefault("TRITON_CACHE_AUTOTUNING", "1")
+        os.environ.setdefault("MPLBACKEND", "Agg")
+        self.hooks.install()
+        self._seed(0)
+
+    def _execute(self) -> None:
+        module = ModuleType("__main__")
+        vars(module).update({"__file__": self.path, "__builtins__": builtins})
+        try:
+            with open(self.path, "rb") as file:
+                code = compile(file.read(), self.path, "exec")
+        except OSError as error:
+            raise Failed(f"{self.target.path} cannot be read: {error.strerror}") from error
+        sys.modules["__main__"] = module
+        exec(code, vars(module))
+
+    def _seed(self, number: int) -> None:
+        """Has both sides draw the same numbers until the next call, however often this one's
+        function was called."""
+        random.seed(number)
+        if drawing := sys.modules.get("numpy.random"):
+            with contextlib.suppress(Exception):
+                drawing.seed(number)
+                self._numbers = _numbered(drawing, self._numbers, number)
+        if torch := sys.modules.get("torch"):
+            with contextlib.suppress(Exception):
+                torch.manual_seed(number)
+
+    # A call of a timer.
+
+    def stop(self, timed: Timed, frame: FrameType) -> list[float]:
+        """The times of a call in nanoseconds: those that the harness asked for, or a few."""
+        place = places.place(frame, timed.name, timed.given, self._returned)
+        number = self._seen.get(place.key, 0) + 1
+        self._seen[place.key] = number
+        if number > 1:
+            # A second call at the same place with the same values.
+            place = Place(f"{place.name}.{number}", place.values, place.where)
+        self.hooks.within += 1
+        try:
+            with timed.within():
+                times = self._stopped(timed, place)
+        finally:
+            self.hooks.within -= 1
+        self._seed(len(self.calls))
+        given = timed.value(times)
+        flat = given if isinstance(given, (list, tuple)) else [given]
+        self._returned.update(value for value in flat if isinstance(value, float))
+        return times
+
+    def _stopped(self, timed: Timed, place: Place) -> list[float]:
+        case = ScriptCase(place, timed)
+        self.call = case
+        self._serve()
+        self.call = None
+        listed: Message = {
+            "variant": place.name,
+            "params": place.values,
+            "place": place.where,
+        }
+        if self._asked()[0] == "list":
+            if len(self.calls) >= LONGEST_LIST:
+                raise Failed(f"{place.where}: the script makes more than {LONGEST_LIST} calls")
+            listed["outputs"] = outputs(case.first())
+        self.calls.append(listed)
+        return case.times or quick(case)
+
+    # Requests.
+
+    def _asked(self) -> tuple[str, Key | None]:
+        """The type of the request that waits, and the case that it is about."""
+        try:
+            request = json.loads(self._pending or b"{}")
+        except ValueError:
+            return "", None
+        return str(request.get("type", "")), wanted(request)
+
+    def _serve(self) -> None:
+        """Answers requests until one is about another call."""
+        while True:
+            if self._pending is None:
+                self._pending = self._requests.readline()
+            if not self._pending:
+                self._leave()
+            kind, asked = self._asked()
+            elsewhere = self.call is None or asked != self.call.place.key
+            if self.call is not None and (kind == "list" or (kind == "prepare" and elsewhere)):
+                return
+            line, self._pending = self._pending, None
+            reply = self._session.answer(line)
+            self._send(reply)
+            if reply["type"] == "bye":
+                self._leave()
+
+    def _send(self, reply: Message) -> None:
+        text = json.dumps(number_or_null(reply), allow_nan=False)
+        self._replies.write(text.encode() + b"\n")
+        self._replies.flush()
+
+    def _pause(self, device_ns: list[float]) -> bool:
+        self._send({"id": self._session.request_id, "type": "paused", "device_ns": device_ns})
+        request = json.loads(self._requests.readline() or "{}")
+        self._session.request_id = request.get("id", self._session.request_id)
+        if request.get("type") != "resume":
+            raise Failed(f"a paused measurement got {request.get('type')!r}")
+        return bool(request.get("last"))
+
+    def _leave(self) -> None:
+        """Ends the process: threads of the script's, or an interpreter with torch, take longer."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+    # What is said where no call is stopped in.
+
+    def no_timer(self) -> str:
+        """Why no call of a timer was seen."""
+        if self.hooks.thread:
+            return self.hooks.thread
+        if self.raised:
+            return f"{self.ended}, before it called a timer"
+        if replaced := self.hooks.replaced():
+            return f"{self.target.file}: {replaced}"
+        imported = ", ".join(self.hooks.imported()) or "none"
+        known = ", ".join(sorted({each.title for each in ADAPTERS}))
+        return (
+            f"{self.ended} and called no timer that is known ({known}); it imported {imported}. "
+            f"Does it need arguments (after `--`)? Else time what it measures by one of these"
+        )
+
+    def not_reached(self, asked: Key | None) -> str:
+        """Why the call that is asked for was not stopped in."""
+        name, values = asked or ("", frozenset())
+        call = str(Place(name, dict(values), ""))
+        if self.hooks.thread:
+            return self.hooks.thread
+        if self.raised:
+            return f"{self.ended}, before the call {call}"
+        if any(wanted(each) == asked for each in self.calls):
+            return (
+                f"{self.target.file} came to {call} earlier than when its calls were listed: they "
+                f"come in another order in each process; have the script call its timers in one "
+                f"order, and draw with a seed"
+            )
+        if replaced := self.hooks.replaced():
+            return f"{self.target.file}: {replaced}"
+        return (
+            f"{self.ended} without the call {call}, which it made when its calls were listed: "
+            f"which calls it makes differs from process to process, as by times that it measured"
+        )
+
+
+def _numbered(drawing: Any, known: Any, number: int) -> Any:
+    """Has `numpy.random.default_rng()` begin with a number of ours: the same in both sides."""
+    if known is None:
+        original = drawing.default_rng
+
+        def known(seed: Any = None) -> Any:
+            known.drawn += 1
+            return original(known.drawn if seed is None else seed)
+
+        drawing.default_rng = known
+    known.drawn = number << 20
+    return known
+
+
+def wanted(message: Message) -> Key:
+    """The call that a message is about."""
+    params = message.get("params") or {}
+    return str(message.get("variant", "")), frozenset(params.items())
+
+
+def _advised(words: str, error: BaseException) -> str:
+    """The words of an exception, with what helps."""
+    if isinstance(error, EOFError):
+        return f"{words}: the script asks for input, and there is none; give it as an argument"
+    if isinstance(error, ModuleNotFoundError):
+        return (
+            f"{words}. Is it installed for {sys.executable}? Another Python is named in "
+            f"REGATTA_PYTHON or [environments.default]; a folder in `paths` there"
+        )
+    return words

@@ -1,0 +1,251 @@
+"""The timers that are known: how each is told what to time, and what it gives its caller.
+
+A timer that is not in `ADAPTERS` is added by a line there, and where it gives something else than
+these a function.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import statistics
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from regatta_worker.script import places
+
+Call = Callable[[], Any]
+
+
+@dataclass
+class Timed:
+    """What a timer is asked to time."""
+
+    call: Call
+    name: str
+    """What is timed, for the case's name."""
+    value: Callable[[list[float]], Any]
+    """What the script gets, of times in nanoseconds."""
+    given: dict[str, Any] = field(default_factory=dict)
+    """Words of the script for the call, such as a label."""
+    before: Call | None = None
+    """Precedes each call, untimed."""
+    graph: bool = False
+    """Replays of a CUDA graph are timed."""
+    within: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
+    """Around all calls."""
+    on_gpu: bool = False
+    """The timer is one of a GPU's."""
+
+
+Read = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Timed | None]
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A timer."""
+
+    module: str
+    name: str
+    read: Read
+    """What it is asked to time; None: it is left to itself."""
+
+    @property
+    def title(self) -> str:
+        """As its users call it."""
+        if self.name.startswith("Timer."):
+            return "timeit" if self.module == "timeit" else "torch.utils.benchmark.Timer"
+        return f"{self.module.removesuffix('.utils').removesuffix('.bench')}.{self.name}"
+
+
+def quantile(sorted_times: list[float], share: float) -> float:
+    """By linear interpolation, as torch has it."""
+    place = share * (len(sorted_times) - 1)
+    low, high = math.floor(place), math.ceil(place)
+    return sorted_times[low] + (sorted_times[high] - sorted_times[low]) * (place - low)
+
+
+def milliseconds(quantiles: Any, mode: str) -> Callable[[list[float]], Any]:
+    """What `triton.testing.do_bench` gives of times."""
+
+    def value(times: list[float]) -> Any:
+        found = sorted(time / 1e6 for time in times)
+        if quantiles is not None:
+            several = [quantile(found, float(share)) for share in quantiles]
+            return several[0] if len(several) == 1 else several
+        if mode == "all":
+            return [time / 1e6 for time in times]
+        if mode in ("min", "max"):
+            return found[0] if mode == "min" else found[-1]
+        return statistics.median(found) if mode == "median" else statistics.fmean(found)
+
+    return value
+
+
+def argument(args: tuple[Any, ...], kwargs: dict[str, Any], place: int, *names: str) -> Any:
+    """An argument by its place or one of its names; None where it was left out."""
+    if 0 <= place < len(args):
+        return args[place]
+    return next((kwargs[name] for name in names if name in kwargs), None)
+
+
+def do_bench(graph: bool) -> Read:
+    """`do_bench(fn, …, grad_to_none, quantiles, return_mode)`."""
+
+    def read(
+        original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Timed | None:
+        function = argument(args, kwargs, 0, "fn", "func")
+        if not callable(function):
+            return None
+        places_of = {"grad_to_none": 2, "quantiles": 3} if graph else {}
+        places_of = places_of or {"grad_to_none": 3, "quantiles": 4}
+        gradients = argument(args, kwargs, places_of["grad_to_none"], "grad_to_none")
+        quantiles = argument(args, kwargs, places_of["quantiles"], "quantiles", "percentiles")
+        mode = kwargs.get("return_mode", "mean")
+
+        def drop() -> None:
+            for tensor in gradients:
+                tensor.grad = None
+
+        return Timed(
+            function,
+            places.callee(function),
+            milliseconds(quantiles, mode),
+            before=drop if isinstance(gradients, (list, tuple)) else None,
+            graph=graph,
+            on_gpu=True,
+        )
+
+    return read
+
+
+def flashinfer(
+    original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Timed | None:
+    """`bench_gpu_time(fn, …, input_args, input_kwargs)`, which gives a list of milliseconds."""
+    function = argument(args, kwargs, 0, "fn")
+    if not callable(function):
+        return None
+    given, named = kwargs.get("input_args") or (), kwargs.get("input_kwargs") or {}
+    graph = bool(kwargs.get("use_cuda_graph")) or original.__name__.endswith("cudagraph")
+    return Timed(
+        lambda: function(*given, **named),
+        places.callee(function),
+        lambda times: [time / 1e6 for time in times],
+        graph=graph,
+        on_gpu=True,
+    )
+
+
+def compiled(statement: Any, setup: Any, namespace: dict[str, Any]) -> tuple[Call, str]:
+    """A call of a statement of `timeit`, after its setup, and what it calls."""
+    if callable(setup):
+        setup()
+    elif setup:
+        exec(compile(setup, "<setup>", "exec"), namespace)
+    if callable(statement):
+        return statement, places.callee(statement)
+    text = str(statement).strip()
+    try:
+        code, run = compile(text, "<stmt>", "eval"), eval
+    except SyntaxError:
+        code, run = compile(str(statement), "<stmt>", "exec"), exec
+    return lambda: run(code, namespace), places.statement(text)
+
+
+def timeit_init(
+    original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Keeps what a `timeit.Timer` is of, which it does not keep itself."""
+    timer = args[0]
+    timer.regatta = (
+        argument(args, kwargs, 1, "stmt"),
+        argument(args, kwargs, 2, "setup"),
+        argument(args, kwargs, 4, "globals"),
+    )
+
+
+def timeit(kind: str) -> Read:
+    """`timeit.Timer(…).timeit(number)`, `repeat(repeat, number)` and `autorange()`."""
+
+    def read(
+        original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Timed | None:
+        statement, setup, namespace = getattr(args[0], "regatta", ("pass", None, None))
+        call, name = compiled(
+            "pass" if statement is None else statement, setup, dict(namespace or {})
+        )
+        place = 2 if kind == "repeat" else 1
+        number = argument(args, kwargs, place, "number") or 1_000_000
+        repeats = argument(args, kwargs, 1, "repeat") or 5
+
+        def value(times: list[float]) -> Any:
+            seconds = sorted(time / 1e9 for time in times)
+            if kind == "timeit":
+                return statistics.median(seconds) * number
+            if kind == "autorange":
+                loops = max(1, math.ceil(0.2 / statistics.median(seconds)))
+                return loops, statistics.median(seconds) * loops
+            shares = [place / max(1, repeats - 1) for place in range(repeats)]
+            return [quantile(seconds, share) * number for share in shares]
+
+        return Timed(call, name, value)
+
+    return read
+
+
+def torch_timer(
+    original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Timed | None:
+    """Methods of `torch.utils.benchmark.Timer`, which give a `Measurement`."""
+    timer = args[0]
+    spec = timer._task_spec
+    if "CPP" in str(getattr(timer, "_language", "")).upper():
+        return None
+    common = sys.modules["torch.utils.benchmark.utils.common"]
+    call, name = compiled(spec.stmt, spec.setup, dict(getattr(timer, "_globals", None) or {}))
+    words = {name: getattr(spec, name, None) for name in ("label", "sub_label", "description")}
+    if (threads := getattr(spec, "num_threads", 1)) != 1:
+        words["num_threads"] = threads
+
+    def value(times: list[float]) -> Any:
+        return common.Measurement(
+            number_per_run=1, raw_times=[time / 1e9 for time in times], task_spec=spec
+        )
+
+    @contextlib.contextmanager
+    def within() -> Iterator[None]:
+        with common.set_torch_threads(threads):
+            yield
+
+    return Timed(call, name, value, given=words, within=within)
+
+
+def _of_timer(read: Read, names: str, module: str) -> list[Adapter]:
+    return [Adapter(module, name, read) for name in names.split()]
+
+
+ADAPTERS: tuple[Adapter, ...] = (
+    Adapter("triton.testing", "do_bench", do_bench(False)),
+    Adapter("triton.testing", "do_bench_cudagraph", do_bench(True)),
+    Adapter("tilelang.profiler.bench", "do_bench", do_bench(False)),
+    Adapter("tilelang.profiler", "do_bench", do_bench(False)),
+    *_of_timer(
+        flashinfer,
+        "bench_gpu_time bench_gpu_time_with_cuda_event bench_gpu_time_with_cudagraph "
+        "bench_gpu_time_with_cupti",
+        "flashinfer.testing.utils",
+    ),
+    *_of_timer(
+        torch_timer,
+        "Timer.timeit Timer.blocked_autorange Timer.adaptive_autorange",
+        "torch.utils.benchmark.utils.timer",
+    ),
+    Adapter("timeit", "Timer.__init__", timeit_init),
+    Adapter("timeit", "Timer.timeit", timeit("timeit")),
+    Adapter("timeit", "Timer.repeat", timeit("repeat")),
+    Adapter("timeit", "Timer.autorange", timeit("autorange")),
+)

@@ -1,0 +1,173 @@
+"""The worker of a script: its cases are calls of timers, in the order in which the script makes
+them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import importlib.metadata
+import platform
+import sys
+import traceback
+from typing import Any, BinaryIO
+
+from regatta_worker import device
+from regatta_worker.census import functions, launches
+from regatta_worker.clock import timing
+from regatta_worker.protocol.channel import Failed, Message, Unavailable
+from regatta_worker.script import places
+from regatta_worker.script.results import outputs
+from regatta_worker.script.running import Script, Target, wanted
+from regatta_worker.script.timing import ScriptCase, torch_on_gpu
+from regatta_worker.serving import Session
+
+PACKAGES = ("numpy", "torch", "triton", "jax", "cupy", "numba")
+"""Whose versions a reading depends on, where the script imported them."""
+
+
+class ScriptWorker:
+    """Answers the requests that a script is stopped for."""
+
+    def __init__(self, script: Script) -> None:
+        if script.call is None:
+            raise Failed(script.no_timer())
+        self.script = script
+        torch = torch_on_gpu(script.call.timed)
+        self.gpu = device.NvidiaDevice(torch.cuda.current_device()) if torch else None
+
+    def hello(self) -> Message:
+        found = {"python": platform.python_version()}
+        for package in PACKAGES:
+            if package in sys.modules:
+                with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                    found[package] = importlib.metadata.version(package)
+        about = device.cpu_device()
+        if self.gpu:
+            torch: Any = sys.modules["torch"]
+            properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+            about = {
+                "kind": "cuda",
+                "name": properties.name,
+                "memory_bytes": properties.total_memory,
+                "facts": self.gpu.facts(),
+            }
+            blocked = timing.stream_clock()
+            found |= {
+                "driver": self.gpu.driver(),
+                "cuda": str(torch.version.cuda),
+                "clock": f"probe {blocked.version}" if blocked else "events",
+            }
+        return {
+            "worker": self.script.target.name,
+            "versions": found,
+            "device": about,
+            "variants": [],
+            "lists": True,
+        }
+
+    def calls(self) -> list[Message]:
+        """All calls of the script, which has ended."""
+        script = self.script
+        if script.raised:
+            raise Failed(f"{script.ended} (after {len(script.calls)} calls of timers)")
+        return script.calls
+
+    def prepare(self, request: Message) -> Message:
+        """The first call of the case that the script is stopped in."""
+        script = self.script
+        if script.call is None:
+            raise Unavailable(script.not_reached(wanted(request)))
+        case = script.call
+        try:
+            returned, about = case.begin()
+        except Exception as error:
+            if self._no_memory(error):
+                raise Unavailable(f"out of memory: {error}") from error
+            traceback.print_exc()
+            raised = places.raised_at(error, script.path)
+            raise Failed(f"{case.place.where}: the call raised {raised}") from error
+        found = outputs(returned)
+        return {"effective": {}, "errors": {}, "probes": {}, "outputs": found} | about
+
+    def _no_memory(self, error: Exception) -> bool:
+        torch: Any = sys.modules.get("torch")
+        return isinstance(error, MemoryError) or (
+            torch is not None and isinstance(error, torch.OutOfMemoryError)
+        )
+
+    def _case(self) -> ScriptCase:
+        if self.script.call is None:
+            raise Failed("no case is prepared")
+        return self.script.call
+
+    def measure(self, request: Message) -> Message:
+        return self._case().measure(timing.Plan.from_wire(request), self.gpu)
+
+    def call(self) -> Any:
+        """One call of the prepared case."""
+        case = self._case()
+        if case.timed.before:
+            case.timed.before()
+        return case.call()
+
+    def census(self) -> Message:
+        """What one call does."""
+        found: Message = {"launches": [], "counts": {}}
+        uncounted: dict[str, str] = {}
+        case = self._case()
+        if self.gpu:
+            torch: Any = sys.modules["torch"]
+            from regatta_worker.on_torch.library import allocations, copies
+
+            try:
+                ranges = functools.partial(torch.autograd.profiler.emit_nvtx, record_shapes=False)
+                found = launches.profile_call(self.call, case.wait, ranges)
+                found["counts"]["copies"] += sum(map(copies, found["launches"]))
+            except (launches.CensusError, OSError) as error:
+                traceback.print_exc()
+                uncounted["census"] = f"the census failed: {error}"
+            if not case.timed.graph:
+                found["counts"] |= allocations(self.call)
+        else:
+            found["counts"]["call_peak_bytes"] = functions.peak_bytes(self.call)
+        if "torch" in sys.modules and not case.timed.graph:
+            operators, why = functions.count_operators(self.call)
+            found |= {"operators": operators} if operators else {}
+            uncounted |= why
+        return found | ({"uncounted": uncounted} if uncounted else {})
+
+    def recorded(self) -> list[Message]:
+        """Calls recorded as the last samples were taken."""
+        case = self._case()
+        if self.gpu is None or case.plan is None or case.timed.graph:
+            return []
+        plan, synchronised = case.plan
+        blocked = None if synchronised else timing.stream_clock()
+
+        def sample(timed: Any) -> float | None:
+            if blocked:
+                return blocked.sample(plan.cold, timed).device_ns
+            case.wait()
+            timed()
+            case.wait()
+            return None
+
+        try:
+            return launches.record_samples(self.call, sample)
+        except (launches.CensusError, OSError):
+            traceback.print_exc()
+            return []
+
+    def release(self) -> None:
+        """Lets go of what the last calls returned; the script goes on with the next `prepare`."""
+        gc.collect()
+
+
+def serve_script(target: Target, requests: BinaryIO, replies: BinaryIO) -> None:
+    """Runs a script, and answers requests about its calls."""
+
+    def session(script: Script) -> Session:
+        return Session(lambda: ScriptWorker(script), target.name)
+
+    Script(target, session, requests, replies).run()

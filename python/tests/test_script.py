@@ -1,0 +1,417 @@
+"""Scripts as they are: which calls are cases, what the script gets, and what is said of scripts
+that cannot be served."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regatta_worker.script import places, timers
+from regatta_worker.script.timers import quantile
+from support import StartedWorker
+
+TRITON = """
+    def do_bench(fn, warmup=25, rep=100, grad_to_none=None, quantiles=None, return_mode="mean"):
+        raise SystemExit("the script's own timer ran")
+
+    def do_bench_cudagraph(fn, rep=20, grad_to_none=None, quantiles=None, return_mode="mean"):
+        raise SystemExit("the script's own timer ran")
+
+    class Benchmark:
+        def __init__(self, x_names, x_vals, line_arg, line_vals, args):
+            self.x_names, self.x_vals, self.plot_name = x_names, x_vals, "plot"
+            self.line_arg, self.line_vals, self.args = line_arg, line_vals, args
+
+    class Mark:
+        def __init__(self, fn, benchmark):
+            self.fn, self.benchmark = fn, benchmark
+        def run(self, **kwargs):
+            return self._run(self.benchmark, **kwargs)
+        def _run(self, bench, save_path="", show_plots=False, print_data=False):
+            import matplotlib_that_is_not_there
+
+    def perf_report(benchmark):
+        return lambda fn: Mark(fn, benchmark)
+"""
+
+TORCH_TIMER = """
+    class Timer:
+        def __init__(self, stmt="pass", setup="pass", globals=None, label=None, sub_label=None,
+                     description=None, num_threads=1):
+            from torch.utils.benchmark.utils.common import TaskSpec
+            self._globals, self._language = dict(globals or {}), "Language.PYTHON"
+            self._task_spec = TaskSpec(stmt, setup, label, sub_label, description, num_threads)
+        def timeit(self, number=1000000):
+            raise SystemExit("the script's own timer ran")
+        blocked_autorange = adaptive_autorange = timeit
+"""
+
+TORCH_COMMON = """
+    import contextlib, dataclasses, statistics
+
+    @dataclasses.dataclass
+    class TaskSpec:
+        stmt: str
+        setup: str
+        label: str
+        sub_label: str
+        description: str
+        num_threads: int
+
+    @dataclasses.dataclass
+    class Measurement:
+        number_per_run: int
+        raw_times: list
+        task_spec: TaskSpec
+        @property
+        def median(self):
+            return statistics.median(self.raw_times)
+
+    threads = []
+
+    @contextlib.contextmanager
+    def set_torch_threads(number):
+        threads.append(number)
+        yield
+"""
+
+FAKES = {
+    "triton/__init__.py": "",
+    "triton/testing.py": TRITON,
+    "torch/__init__.py": "",
+    "torch/utils/__init__.py": "",
+    "torch/utils/benchmark/__init__.py": "from torch.utils.benchmark.utils.timer import Timer",
+    "torch/utils/benchmark/utils/__init__.py": "",
+    "torch/utils/benchmark/utils/common.py": TORCH_COMMON,
+    "torch/utils/benchmark/utils/timer.py": TORCH_TIMER,
+    "flashinfer/__init__.py": "",
+    "flashinfer/testing/__init__.py": "from flashinfer.testing.utils import bench_gpu_time",
+    "flashinfer/testing/utils.py": """
+        def bench_gpu_time(fn, dry_run_iters=None, repeat_iters=None, input_args=(),
+                           input_kwargs=None, use_cuda_graph=False):
+            raise SystemExit("the script's own timer ran")
+    """,
+}
+
+
+def write(folder: Path, script: str, **more: str) -> str:
+    """A script beside modules that stand in for the libraries whose timers it calls."""
+    for name, text in FAKES.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+    for name, text in more.items():
+        (folder / f"{name}.py").write_text(textwrap.dedent(text))
+    path = folder / "bench.py"
+    path.write_text(textwrap.dedent(script))
+    return str(path)
+
+
+@contextlib.contextmanager
+def started(script: str, *arguments: str) -> Iterator[StartedWorker]:
+    worker = StartedWorker(("--script", script, "--name", "bench.py", "--", *arguments))
+    try:
+        yield worker
+    finally:
+        worker.exit_status()
+
+
+def listed(script: str, *arguments: str) -> list[dict[str, Any]]:
+    with started(script, *arguments) as worker:
+        hello = worker.ask("hello", protocol=1)
+        assert hello["type"] == "hello", hello
+        assert hello["lists"] and not hello["variants"]
+        reply = worker.ask("list")
+    assert reply["type"] == "listed", reply
+    cases: list[dict[str, Any]] = reply["cases"]
+    return cases
+
+
+def names(script: str, *arguments: str) -> list[str]:
+    cases = listed(script, *arguments)
+    return [str(places.Place(case["variant"], case["params"], "")) for case in cases]
+
+
+def refused(script: str, request: str = "hello") -> str:
+    with started(script) as worker:
+        reply = worker.ask("hello", protocol=1)
+        if request == "list":
+            assert reply["type"] == "hello", reply
+            reply = worker.ask("list")
+    assert reply["type"] == "failed", reply
+    return str(reply["reason"])
+
+
+def test_calls_are_named_by_function_and_simple_values(tmp_path: Path) -> None:
+    script = """
+        import sys, timeit
+
+        def double(values):
+            return [2 * value for value in values]
+
+        def run(fn, size, dtype="float32", shape=(4, 8), _hidden=1, scale=0.5):
+            took = 0.123456789
+            values = list(range(size))
+            return timeit.timeit(lambda: fn(values), number=3)
+
+        for size in (8, 16):
+            first = run(double, size)
+            assert first > 0
+            timeit.repeat("double(values)", globals={"double": double, "values": [size]},
+                          repeat=2, number=5)
+        timeit.timeit(lambda: None)
+        timeit.timeit(lambda: None)
+        print("done", sys.argv[1:])
+    """
+    inner = "run.fn:dtype=float32,fn=double,scale=0.5,shape=4x8,size="
+    assert names(write(tmp_path, script), "--quick") == [
+        f"{inner}8",
+        "double:size=8",
+        f"{inner}16",
+        "double:size=16",
+        "bench",
+        "bench.2",
+    ]
+
+
+def test_what_timers_measured_names_nothing() -> None:
+    kept = functools.partial(places.simplified, returned={0.5})
+    values = [kept("x", value) for value in (0.5, 0.25, 1.23456789, 1 << 50, "007", "auto", "a b")]
+    assert values == [None, "0.25", None, None, 7, None, "a-b"]
+    assert [kept(name, 1) for name in ("_x", "self", "n")] == [None, None, 1]
+    assert kept("shape", (4, 8)) == "4x8"
+    assert kept("flags", [True, False]) == "yesxno"
+
+
+def test_each_timer_gives_the_script_what_it_would(tmp_path: Path) -> None:
+    script = """
+        import timeit, triton.testing
+        from triton.testing import do_bench
+        from torch.utils.benchmark import Timer
+        from torch.utils.benchmark.utils import common
+        from flashinfer.testing import bench_gpu_time
+
+        calls = []
+        def work(size=1):
+            calls.append(size)
+
+        assert isinstance(do_bench(lambda: work()), float)
+        low, middle, high = triton.testing.do_bench(lambda: work(2), quantiles=[0.2, 0.5, 0.8])
+        assert low <= middle <= high
+        assert isinstance(do_bench(lambda: work(3), quantiles=[0.5]), float)
+        assert isinstance(do_bench(lambda: work(4), return_mode="all"), list)
+        assert triton.testing.do_bench_cudagraph(lambda: work(5)) > 0
+        measured = Timer("work(n)", globals={"work": work, "n": 6}, label="works",
+                         sub_label="six", num_threads=2).blocked_autorange()
+        assert measured.median > 0 and measured.task_spec.label == "works"
+        assert common.threads == [2]
+        assert all(time > 0 for time in bench_gpu_time(work, input_args=(7,)))
+        timer = timeit.Timer("work(m)", "m = 8", globals={"work": work})
+        assert timer.timeit(10) > 0 and len(timer.repeat(3, 10)) == 3
+        loops, total = timer.autorange()
+        assert loops > 0 and total > 0
+        assert set(calls) == set(range(1, 9))
+    """
+    assert names(write(tmp_path, script)) == [
+        "work",
+        "work.2",
+        "work.3",
+        "work.4",
+        "work.5",
+        "work:label=works,num_threads=2,sub_label=six",
+        "work.6",
+        "work.7",
+        "work.8",
+        "work.9",
+    ]
+
+
+def test_perf_report_names_its_values_and_tuning_is_no_case(tmp_path: Path) -> None:
+    tuner = """
+        import sys
+        from triton.testing import do_bench
+        def tune():
+            globals()["__name__"] = "triton.runtime.autotuner"
+            try:
+                do_bench(lambda: None)
+            except SystemExit as real:
+                return str(real)
+    """
+    script = """
+        import tuner, triton.testing
+
+        @triton.testing.perf_report(triton.testing.Benchmark(
+            x_names=["N"], x_vals=[4, 8], line_arg="provider", line_vals=["list"], args={"M": 2}))
+        def bench(N, M, provider):
+            assert tuner.tune() == "the script's own timer ran"
+            return triton.testing.do_bench(lambda: sorted(range(N)))
+
+        bench.run(print_data=True)
+    """
+    assert names(write(tmp_path, script, tuner=tuner)) == [
+        "bench.sorted:M=2,N=4,provider=list",
+        "bench.sorted:M=2,N=8,provider=list",
+    ]
+
+
+SIZES = """
+    import random, timeit
+    for size in (4, 8, 16):
+        values = [random.random() for _ in range(size)]
+        took = timeit.timeit(lambda: sorted(values), number=2)
+        print("size", size, took)
+"""
+
+
+def prepared(worker: StartedWorker, case: dict[str, Any]) -> dict[str, Any]:
+    about = {name: case[name] for name in ("variant", "params")}
+    return worker.ask("prepare", problem={}, seed=1, **about)
+
+
+PLAN = {"warmup": 1, "samples": 8, "min_samples": 3, "budget_ms": 1000, "cache": "hot"}
+
+
+def test_a_call_is_measured_in_turns_and_the_script_goes_on(tmp_path: Path) -> None:
+    path = write(tmp_path, SIZES)
+    cases = listed(path)
+    with started(path) as worker:
+        worker.ask("hello", protocol=1)
+        for case in (cases[0], cases[2]):
+            assert prepared(worker, case)["type"] == "prepared"
+            paused = worker.ask("measure", pause_every=4, **PLAN)
+            assert paused["type"] == "paused"
+            measured = worker.ask("resume", last=True)
+            assert len(measured["device_ns"]) == 8
+            assert "call_peak_bytes" in worker.ask("census")["counts"]
+            assert worker.ask("release")["type"] == "released"
+        again = prepared(worker, cases[1])
+        assert again["type"] == "unavailable"
+        assert "bench.py came to sorted:size=8 earlier" in again["reason"]
+        unknown = {"variant": "sorted", "params": {"size": 5}}
+        reason = prepared(worker, unknown)["reason"]
+        assert reason.startswith("bench.py ended without the call sorted:size=5"), reason
+
+
+def test_sides_draw_the_same_numbers_however_often_a_call_is_made(tmp_path: Path) -> None:
+    script = """
+        import timeit
+        import numpy as np
+        for size in (8, 16):
+            x = np.random.standard_normal(size)
+            y = np.random.default_rng().standard_normal(size)
+            timeit.timeit(lambda: (x + np.random.random(size), y, {"z": [x.astype(np.int32)]}))
+    """
+    path = write(tmp_path, script)
+    cases = listed(path)
+    assert [[out["shape"] for out in case["outputs"]] for case in cases] == [[[8]] * 3, [[16]] * 3]
+    assert [out["dtype"] for out in cases[0]["outputs"]] == ["float64", "float64", "int32"]
+    with started(path) as worker:
+        worker.ask("hello", protocol=1)
+        for case in cases:
+            assert prepared(worker, case)["outputs"] == case["outputs"]
+            worker.ask("measure", **PLAN)
+
+
+def test_a_call_that_raises_fails_alone(tmp_path: Path) -> None:
+    script = """
+        import timeit
+        def broken(size):
+            raise ValueError(f"no {size}")
+        for function in (broken, sorted):
+            try:
+                timeit.timeit(lambda: function([3]), number=1)
+            except ValueError as error:
+                print("caught", error)
+    """
+    path = write(tmp_path, script)
+    (case,) = listed(path)
+    assert case["params"] == {"function": "sorted"}
+    with started(path) as worker:
+        worker.ask("hello", protocol=1)
+        broken = prepared(worker, {"variant": "function", "params": {"function": "broken"}})
+        assert broken["type"] == "failed"
+        assert broken["reason"] == "bench.py:7: the call raised bench.py:4: ValueError: no [3]"
+        assert prepared(worker, case)["type"] == "prepared"
+
+
+@pytest.mark.parametrize(
+    ("script", "request_type", "words"),
+    [
+        ("x = 1", "hello", "bench.py ended and called no timer that is known"),
+        ("import timeit", "hello", "triton.testing.do_bench_cudagraph); it imported timeit. Does"),
+        ("import sys; sys.exit(3)", "hello", "ended by sys.exit(3) and called no timer"),
+        (
+            "x = 1\ninput()",
+            "hello",
+            "bench.py:2: EOFError: EOF when reading a line: the script asks",
+        ),
+        ("import nowhere_to_be", "hello", "No module named 'nowhere_to_be'. Is it installed"),
+        ("x = (", "hello", "bench.py:1: SyntaxError"),
+        (
+            "import timeit\ntimeit.timeit(lambda: 1)\nassert 1 > 2, 'too slow'",
+            "list",
+            "bench.py:3: AssertionError: too slow (after 1 calls of timers)",
+        ),
+        (
+            "import threading, timeit\n"
+            "t = threading.Thread(target=lambda: timeit.timeit(lambda: 1), name='own')\n"
+            "t.start(); t.join()",
+            "hello",
+            "bench.py:2 calls timeit in a thread (own): call it in the main thread",
+        ),
+        (
+            "import triton.testing\n"
+            "def mine(fn): return 1.0\n"
+            "triton.testing.do_bench = mine\n"
+            "triton.testing.do_bench(lambda: 1)",
+            "hello",
+            "triton.testing.do_bench was replaced by",
+        ),
+    ],
+)
+def test_what_is_said_of_a_script_that_cannot_be_served(
+    tmp_path: Path, script: str, request_type: str, words: str
+) -> None:
+    assert words in refused(write(tmp_path, script), request_type)
+
+
+def test_a_script_that_is_not_there_is_named(tmp_path: Path) -> None:
+    assert "none.py cannot be read: No such file" in refused(str(tmp_path / "none.py"))
+
+
+def test_nothing_is_imported_that_the_script_does_not_import(tmp_path: Path) -> None:
+    script = """
+        import sys, timeit
+        loaded = {name.partition(".")[0] for name in sys.modules}
+        assert not loaded & {"numpy", "torch", "triton", "flashinfer", "jax"}, loaded
+        assert __name__ == "__main__" and sys.modules["__main__"].timeit is timeit
+        timeit.timeit("work()", "from __main__ import work", number=1) if False else None
+        def work():
+            return 1
+        timeit.timeit("work()", "from __main__ import work", number=1)
+    """
+    assert names(write(tmp_path, script)) == ["work"]
+
+
+def test_a_child_of_the_script_times_by_itself(tmp_path: Path) -> None:
+    script = """
+        import os, timeit
+        child = os.fork()
+        if not child:
+            os._exit(0 if timeit.timeit(lambda: 1, number=10) < 1 else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        timeit.timeit(lambda: 1, number=10)
+    """
+    assert names(write(tmp_path, script)) == ["bench"]
+
+
+def test_quantiles_are_interpolated() -> None:
+    assert [quantile([1.0, 2.0, 4.0], share) for share in (0, 0.25, 0.5, 1)] == [1, 1.5, 2, 4]
+    value = timers.milliseconds(None, "max")
+    assert value([2e6, 1e6]) == 2.0

@@ -1,0 +1,142 @@
+//! Benchmark scripts as they are (docs/SCRIPTS.md), in pairs of two revisions.
+//!
+//! Their timer is `timeit`, so an interpreter without anything installed runs them.
+
+use regatta_core::record::types::{Compared, Outcome};
+
+use crate::common::Place;
+
+const LIBRARY: &str = "
+def total(values):
+    return sum(value * value for value in values)
+";
+
+const BENCH: &str = "
+import sys
+import timeit
+from library import total
+
+for size in map(int, sys.argv[1:]):
+    values = list(range(size))
+    took = timeit.timeit(lambda: total(values), number=2)
+    print('size', size, took)
+    assert took > 0
+";
+
+/// A checkout with a script and the library that it measures.
+fn checkout(script: &str) -> Place {
+    let place = Place::new();
+    place.write("library.py", LIBRARY);
+    place.write("bench.py", script);
+    place.write(".gitignore", "reports\n__pycache__\ncache\n");
+    place.git(&["init", "-q", "-b", "main"]);
+    place.git(&["add", "."]);
+    place.git(&["commit", "-q", "-m", "one"]);
+    place
+}
+
+#[test]
+fn a_script_is_listed_run_and_compared_with_its_revision() {
+    let place = checkout(BENCH);
+    let (listed, _) = exits!(
+        place,
+        0,
+        ["list", "--ids", "script:bench.py", "--", "500", "2000"]
+    );
+    assert_eq!(
+        listed,
+        "bench.py/total:size=500\nbench.py/total:size=2000\n"
+    );
+    let quick = ["--invocations", "2", "--quiet", "--threshold", "0.5"];
+    let words = [&["run", "script:bench.py"], &quick[..], &["--", "500"]].concat();
+    let (stdout, _) = exits!(place, 0, words);
+    let unchecked = "results were not checked: no base is beside them";
+    assert!(stdout.replace("\n  ", " ").contains(unchecked), "{stdout}");
+    place.edit(
+        "library.py",
+        "value * value",
+        "sum([value * value] * 20) / 20",
+    );
+    let words = [
+        &["compare", "script:bench.py", "--base", "git:main"],
+        &quick[..],
+        &["--", "500", "2000"],
+    ];
+    let (stdout, _) = exits!(place, 1, words.concat());
+    assert!(stdout.starts_with("failed"), "{stdout}");
+    assert!(stdout.contains("bench.py/total:size=2000"), "{stdout}");
+}
+
+#[test]
+fn calls_of_one_side_are_new_or_missing_and_a_wrong_result_is_found() {
+    let script = "
+import array, timeit
+from library import total
+
+class Array:
+    shape, dtype = (2,), 'int64'
+
+for size in (400, 800):
+    timeit.timeit(lambda: total(range(size)), number=2)
+";
+    let place = checkout(script);
+    place.edit("bench.py", "(400, 800)", "(800, 1600)");
+    let words = [
+        "compare",
+        "script:bench.py",
+        "--base",
+        "git:main",
+        "--invocations",
+        "1",
+    ];
+    let (stdout, stderr) = exits!(place, 3, words);
+    assert!(stderr.contains("new: 1 of 2 cases"), "{stderr}");
+    assert!(stdout.contains("missing"), "{stdout}");
+    assert!(stdout.contains("bench.py/total:size=400"), "{stdout}");
+    let run = place.run("bench-compare/head");
+    let mut measured = run.entries.iter().filter_map(|entry| match &entry.outcome {
+        Outcome::Measured(measurement) => measurement.compared.clone(),
+        _ => None,
+    });
+    let reason = "the calls return no arrays".to_owned();
+    assert_eq!(measured.next_back(), Some(Compared::Nothing(reason)));
+}
+
+#[test]
+fn a_script_that_cannot_be_served_is_refused_before_anything_is_measured() {
+    for (script, words) in [
+        ("print('no timer')", "bench.py ended and called no timer"),
+        (
+            "import timeit\ntimeit.timeit(lambda: 1)\nassert 1 > 2, 'slow'",
+            "bench.py:3: AssertionError: slow",
+        ),
+        ("input()", "bench.py:1: EOFError"),
+        ("print('x' * 100_000_000)", "MiB"),
+    ] {
+        let place = Place::new();
+        place.write("bench.py", script);
+        let (_, stderr) = exits!(place, 2, ["run", "script:bench.py"]);
+        assert!(stderr.contains(words), "{stderr}");
+        assert!(!place.path().join("reports/bench/run.jsonl").exists());
+    }
+    let place = Place::new();
+    let (_, stderr) = exits!(place, 2, ["run", "quick", "--", "--fast"]);
+    assert!(stderr.contains("those of a script"), "{stderr}");
+}
+
+#[test]
+fn calls_that_change_from_process_to_process_are_missing() {
+    let script = "
+import os, timeit
+timeit.timeit(lambda: sorted(range(900)), number=2)
+# The second process makes another call than the first.
+name = 'listed'
+timeit.timeit(lambda: 1, number=2) if os.path.exists(name) else timeit.timeit(lambda: max(1, 2))
+open(name, 'w').close()
+";
+    let place = Place::new();
+    place.write("bench.py", script);
+    let (stdout, _) = exits!(place, 3, ["run", "script:bench.py", "--invocations", "1"]);
+    let words = stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("ended without the call max,"), "{stdout}");
+}
