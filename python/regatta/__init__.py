@@ -1,14 +1,15 @@
-"""regatta from Python: what a function tells of itself, comparisons, and a pytest fixture.
+"""regatta from Python: functions and suites measured, results as rows, and a pytest fixture.
 
     import regatta
+
+    times = regatta.bench(attention, seq=[1024, 4096], head_dim=64, heads=16)
+    regatta.compare(before, after, {"seq": [1024, 4096], "head_dim": 64, "heads": 16})
+    regatta.load("reports/speed").to_pandas()
 
     @regatta.variant(dtypes=("f16", "bf16"))
     def attention(q, k, v, problem): ...
 
-    regatta.compare(before, after, {"seq": [1024, 4096], "head_dim": 64, "heads": 16})
-
-The program `regatta` measures and judges; this module asks it. docs/FUNCTIONS.md says what a
-function is given and returns.
+The program `regatta` measures and judges; this module calls it. docs/PYTHON.md has more.
 """
 
 from __future__ import annotations
@@ -16,16 +17,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from regatta.comparison import Compared, Problem, compare
 from regatta.executable import RegattaError, program
+from regatta.measuring import Problem, bench, compare, gate, run
+from regatta.results import Change, Result, Row, Timing, load
 
 __all__ = [
-    "Compared",
+    "Change",
     "Problem",
     "RegattaError",
+    "Result",
+    "Row",
+    "Timing",
     "Unsupported",
+    "bench",
     "compare",
+    "gate",
+    "load",
     "program",
+    "run",
     "variant",
 ]
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -42,21 +43,36 @@ def asked(
     words: Sequence[str],
     folder: Path | None = None,
     variables: Mapping[str, str] | None = None,
+    *,
+    progress: bool | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """One call, with environment variables beside those of this process. Workers run in this
-    Python, unless `REGATTA_PYTHON` names another.
+    Python, unless `REGATTA_PYTHON` names another. `progress` prints its standard error as it comes:
+    by default on a terminal.
 
     Raises RegattaError, in the program's words, where it says that it was asked wrongly.
     """
     environment = {"REGATTA_PYTHON": sys.executable, **os.environ, **(variables or {})}
-    done = subprocess.run(
-        [str(program()), *words],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    shows = sys.stderr.isatty() if progress is None else progress
+    errors = []
+    with tempfile.TemporaryFile("w+") as answer:
+        process = subprocess.Popen(
+            [str(program()), *words],
+            cwd=folder,
+            env=environment,
+            stdout=answer,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        with process:
+            for line in process.stderr or ():
+                errors.append(line)
+                if shows:
+                    print(line, end="", file=sys.stderr, flush=True)
+        answer.seek(0)
+        done = subprocess.CompletedProcess(
+            process.args, process.returncode, answer.read(), "".join(errors)
+        )
     if done.returncode not in (PASSED, WORSE, INCONCLUSIVE):
         words_of_it = done.stderr.strip() or done.stdout.strip()
         raise RegattaError(words_of_it or f"regatta ended with {done.returncode}")

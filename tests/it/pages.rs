@@ -190,8 +190,8 @@ fn commands_exist() {
     assert!(refused.is_empty(), "{}", refused.join("\n"));
 }
 
-/// Options of other programs that pages name.
-const OTHERS: [&str; 11] = [
+/// Options of other programs that pages name, pytest with regatta's fixture among them.
+const OTHERS: [&str; 12] = [
     "--all-targets",
     "--find-links",
     "--first-parent",
@@ -201,6 +201,7 @@ const OTHERS: [&str; 11] = [
     "--no-checkout",
     "--no-index",
     "--nocapture",
+    "--regatta-base",
     "--release",
     "--test",
 ];

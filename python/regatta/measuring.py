@@ -1,0 +1,153 @@
+"""Functions and suites, measured: `bench`, `compare`, `run` and `gate`."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from regatta.executable import RegattaError
+from regatta.results import Result, measured
+
+Problem = Mapping[str, Any]
+"""A `[[sweep]]` of a suite: `{"seq": [1024, 4096], "head_dim": 64, "dtype": "bf16"}`."""
+
+WITHIN = "REGATTA_COMPARES"
+"""Set for workers, so that a script which measures when it is imported is refused."""
+
+
+def bench(
+    function: Callable[..., Any],
+    problem: Problem | Sequence[Problem] | None = None,
+    /,
+    *words: str,
+    out: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
+    **axes: Any,
+) -> Result:
+    """Measures a function in several processes, and checks its results: `row.head` of each row has
+    the time, with its interval.
+
+    The problem is a mapping of axes, several of these, or keywords: `bench(attention, seq=1024,
+    head_dim=64)`. `words` are further arguments of `regatta run`.
+
+    Raises RegattaError where function or problem cannot be measured.
+    """
+    problems = [problem] if isinstance(problem, Mapping) else list(problem or [{}])
+    problems = [{**one, **axes} for one in problems]
+    text = suite({"mine": function}, problems)
+    return _of_functions(["run", "./suite.toml", *words], text, out, progress)
+
+
+def compare(
+    base: Callable[..., Any],
+    head: Callable[..., Any],
+    problem: Problem | Sequence[Problem],
+    *words: str,
+    out: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
+) -> Result:
+    """Measures two functions in turn on the same problems, and judges the second by the first.
+
+    Both lie in files, which the workers import: in a notebook, `%%writefile` makes one. `words` are
+    further arguments of `regatta compare`, `out` is a folder for the reports, `progress` prints how
+    far it is (by default on a terminal).
+
+    Raises RegattaError where functions or problems cannot be measured.
+    """
+    text = suite({"base": base, "head": head}, problem)
+    sides = ["--base", f"base/{base.__name__}", "--head", f"head/{head.__name__}"]
+    return _of_functions(["compare", "./suite.toml", *sides, *words], text, out, progress)
+
+
+def run(
+    suite: str | os.PathLike[str],
+    *words: str,
+    out: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
+) -> Result:
+    """`regatta run SUITE`: a built-in suite, or a file whose name ends in `.toml`.
+
+    Raises RegattaError where the suite cannot be measured.
+    """
+    return measured(["run", path_of(suite), *words], out=_out(out), progress=progress)
+
+
+def gate(
+    suite: str | os.PathLike[str],
+    *words: str,
+    base: str | None = None,
+    out: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
+) -> Result:
+    """`regatta gate SUITE`, against the stored baseline or a version (`base="git:main"`).
+
+    Raises RegattaError where the suite cannot be measured.
+    """
+    more = [] if base is None else ["--base", base]
+    return measured(["gate", path_of(suite), *more, *words], out=_out(out), progress=progress)
+
+
+def path_of(suite: str | os.PathLike[str]) -> str:
+    """The suite as the program takes it: a file by its path, which has a folder."""
+    name = os.fspath(suite)
+    return f"./{name}" if name.endswith(".toml") and "/" not in name else name
+
+
+def suite(functions: Mapping[str, Callable[..., Any]], problem: Problem | Sequence[Problem]) -> str:
+    """The text of a suite: a worker a function, by its file, and a sweep a problem."""
+    names = " and ".join(function.__name__ for function in functions.values())
+    lines = [f"description = {_toml(names)}"]
+    for worker, function in functions.items():
+        lines.append(f"workers.{worker} = {_toml(_code(function))}")
+    variants = [f"{worker}/{function.__name__}" for worker, function in functions.items()]
+    for sweep in [problem] if isinstance(problem, Mapping) else problem:
+        lines += ["[[sweep]]", f"variants = {_toml(variants)}"]
+        lines += [f"{key} = {_toml(value)}" for key, value in sweep.items()]
+    return "\n".join([*lines, ""])
+
+
+def _of_functions(
+    words: Sequence[str],
+    text: str,
+    out: str | os.PathLike[str] | None,
+    progress: bool | None,
+) -> Result:
+    if os.environ.get(WITHIN):
+        raise RegattaError(
+            "this file measures while a worker imports it; put that behind "
+            '`if __name__ == "__main__":`'
+        )
+    variables = {WITHIN: "1"}
+    return measured(words, out=_out(out), progress=progress, variables=variables, suite=text)
+
+
+def _out(out: str | os.PathLike[str] | None) -> Path | None:
+    return None if out is None else Path(out)
+
+
+def _code(function: Callable[..., Any]) -> str:
+    """`FILE:NAME`, by which a worker imports the function."""
+    try:
+        file = Path(inspect.getsourcefile(inspect.unwrap(function)) or "").resolve()
+    except TypeError:
+        file = Path()
+    name = getattr(function, "__name__", "")
+    if not (file.is_file() and file.suffix == ".py" and name.isidentifier()):
+        raise RegattaError(
+            f"{name or function!r} is in no file that a worker could import; write it into one "
+            f"(in a notebook: `%%writefile bench.py`), and import it from there"
+        )
+    return f"{file}:{name}"
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML has it: JSON's way, but for tables."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {_toml(inner)}" for key, inner in value.items()) + " }"
+    if isinstance(value, (list, tuple, range)):
+        return "[" + ", ".join(_toml(inner) for inner in value) + "]"
+    return json.dumps(value, ensure_ascii=False)
