@@ -33,12 +33,12 @@ pub const PROBES: usize = 16;
 pub struct Request {
     /// Repeated in the reply.
     pub id: u64,
-    /// What is asked.
+    /// The request.
     #[serde(flatten)]
     pub body: RequestBody,
 }
 
-/// What the harness asks.
+/// The requests of the harness.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "lowercase")]
@@ -55,7 +55,7 @@ pub enum RequestBody {
     Prepare(Prepare),
     /// Time the prepared case.
     Measure(Measure),
-    /// Go on with a measurement that is [`Paused`](ReplyBody::Paused).
+    /// Continue a measurement that is [`Paused`](ReplyBody::Paused).
     Resume {
         /// True where the samples of the next turn are the last.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -115,7 +115,7 @@ impl RequestBody {
 pub struct Prepare {
     /// The variant's name within the worker.
     pub variant: String,
-    /// What to compute; every axis is spelled out.
+    /// The problem to compute; every axis is spelled out.
     pub problem: Problem,
     /// Tensors and numbers of a declared operator's call; `None`: the problem is attention's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -134,7 +134,7 @@ pub struct Prepare {
     /// counts out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<Counter>,
-    /// Sets of inputs that the samples are to be taken on, at least, those of the first call
+    /// The least number of sets of inputs for the samples, those of the first call
     /// among them. Set `n` has the seed `seed + n`; 1: the inputs stay as they are.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub input_sets: u32,
@@ -173,7 +173,7 @@ pub struct Compare {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Counter {
-    /// What the census calls them: `calls.NAME`.
+    /// The name in the census: `calls.NAME`.
     pub name: String,
     /// Each `module:qualified.name`.
     pub functions: Vec<String>,
@@ -255,7 +255,7 @@ pub struct Reply {
     pub body: ReplyBody,
 }
 
-/// What a worker answers. `Failed` and `Lost` may answer any request.
+/// The answers of a worker. `Failed` and `Lost` may answer any request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "lowercase")]
@@ -285,7 +285,7 @@ pub enum ReplyBody {
     /// The machine lacks what the request needs, such as memory or a compiler: nothing is known of
     /// the code.
     Unavailable {
-        /// What it lacks.
+        /// The missing requirement.
         reason: String,
     },
     /// The request could not be carried out, and no other will be: the device is lost
@@ -323,14 +323,14 @@ pub enum ReplyBody {
     Bye,
 }
 
-/// What one call of the prepared case does, counted apart from timing.
+/// The structure of one call of the prepared case, counted apart from timing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Census {
-    /// What it launches and allocates.
+    /// The launches and allocations.
     #[serde(flatten)]
     pub structure: Structure,
-    /// What the device did and when, where it is known.
+    /// The device's work with its times, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<Activity>,
     /// Some calls, recorded as the samples before were taken: behind the gate where those were.
@@ -370,14 +370,14 @@ impl Census {
 pub struct Hello {
     /// The protocol version it speaks.
     pub protocol: u32,
-    /// Its name: `cpu`, `torch`, `jax`, ...
+    /// The name: `cpu`, `torch`, `jax`, ...
     pub worker: String,
     /// Versions of what decides its speed: library, toolkit, driver, interpreter.
     #[serde(default)]
     pub versions: BTreeMap<String, String>,
-    /// What it runs on.
+    /// The device that it runs on.
     pub device: Device,
-    /// What it can run.
+    /// The variants that it can run.
     pub variants: Vec<VariantInfo>,
     /// Everything installed beside it, name and version: the lock of its environment.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -434,9 +434,9 @@ pub struct OutputSample {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct VariantInfo {
-    /// Its name within the worker.
+    /// The name within the worker.
     pub name: String,
-    /// What it is, in a line.
+    /// A summary in one line.
     #[serde(default)]
     pub summary: String,
     /// Storage types it takes.
@@ -450,7 +450,7 @@ pub struct VariantInfo {
     /// projections alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Arguments>,
-    /// Its parameters, by name. `auto` is always allowed.
+    /// The parameters, by name. `auto` is always allowed.
     #[serde(default)]
     pub parameters: BTreeMap<String, Parameter>,
     /// True when it keeps the whole score matrix in memory.
@@ -502,7 +502,7 @@ impl VariantInfo {
     /// Checks a problem and parameters against what the variant of `worker` declares.
     ///
     /// # Errors
-    /// What the variant does not take.
+    /// The part that the variant does not support.
     pub fn check(&self, worker: &str, problem: &Problem, params: &Params) -> Result<(), String> {
         let variant = format!("{worker}/{}", self.name);
         if let Some(reason) = self.refusal(problem) {
@@ -587,7 +587,7 @@ impl Arguments {
     }
 }
 
-/// What values a parameter takes beside `auto`: on the wire, the word
+/// The values of a parameter beside `auto`: on the wire, the word
 /// `"integer"` or a list of words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
@@ -616,9 +616,9 @@ impl Parameter {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Taken {
-    /// How long, all of it together.
+    /// The total time.
     pub ns: Nanoseconds,
-    /// How often.
+    /// The number of times.
     pub count: u64,
 }
 
@@ -626,12 +626,12 @@ pub struct Taken {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Prepared {
-    /// What each parameter became, so far as the variant knows:
+    /// The effective value of each parameter, as far as the variant knows:
     /// `num_splits_key` asked as `auto` may read 157 here.
     #[serde(default)]
     pub effective: BTreeMap<String, ParamValue>,
     /// Those of `effective` that a tuner chose by itself, by timing what it may choose from or
-    /// by a rule of a library's own, and that nobody asked for.
+    /// by a rule of a library's own, without being asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tuned: Vec<String>,
     /// Difference from the float64 reference for each result (`out`; `dq`, `dk`, `dv`).
@@ -644,11 +644,11 @@ pub struct Prepared {
     pub draw: Option<u64>,
     /// The first call, compilation and plan building included.
     pub first_call_ns: Nanoseconds,
-    /// What of it was compiling, loading and the like, by such a word; none of them within
-    /// another. With any told, what is not named did not happen. `None`: not known.
+    /// The parts of it, such as compiling and loading, by such a word, which do not overlap.
+    /// If any is reported, those without a name did not happen. `None`: not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_call_parts: Option<BTreeMap<String, Taken>>,
-    /// Problems of about the case's size that one call works off: layers, lengths.
+    /// Problems of about the case's size that one call covers: layers, lengths.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub problems: u32,
     /// Of a call of a script, the arrays that it returned: the harness compares them with those of
@@ -661,7 +661,7 @@ pub struct Prepared {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Device {
-    /// A [`DeviceKind`]. Text, so that one that is none is refused in words, and is no
+    /// A [`DeviceKind`]. Text, so that an unknown one is refused in words, not as a
     /// malformed reply.
     pub kind: String,
     /// Marketing name, for example `NVIDIA H200`.
@@ -675,7 +675,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// Its kind, where that is one of those there are.
+    /// The kind, if it is a known one.
     pub fn known_kind(&self) -> Option<DeviceKind> {
         self.kind.parse().ok()
     }
@@ -712,7 +712,7 @@ pub enum Cache {
 
 words!(Cache, "state of the cache", Cold = "cold", Hot = "hot");
 
-/// How far a result tensor is from the float64 reference.
+/// The distance of a result tensor from the float64 reference.
 ///
 /// `None` stands for a figure that is not finite, which JSON cannot hold.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -728,13 +728,13 @@ pub struct TensorError {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Measured {
-    /// How long the device worked on the call.
+    /// The device's time for the call.
     pub device_ns: Vec<Nanoseconds>,
-    /// How long the host needed to issue the call; empty where the two are one.
+    /// The host's time to issue the call; empty where the two are one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub host_ns: Vec<Nanoseconds>,
-    /// How long a reference operation of the same framework took on the host, right after each
-    /// call; empty where there is none. Host time is judged as a ratio to it.
+    /// The host's time of a reference operation of the same framework, right after each
+    /// call; empty without one. Host time is judged as a ratio to it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub host_reference_ns: Vec<Nanoseconds>,
     /// Processor time of the worker's process in each call, over all its threads, where it
@@ -742,7 +742,7 @@ pub struct Measured {
     /// the wall's time than of this one's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpu_ns: Vec<Nanoseconds>,
-    /// How often the system took a core from the worker's process while it was still
+    /// The number of times that the system took a core from the worker's process while it was still
     /// computing, in each sample (`ru_nivcsw` of getrusage); empty where unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub preempted: Vec<u32>,
@@ -847,7 +847,7 @@ impl Measured {
     }
 }
 
-/// What the last timed call computed, and others that are drawn, held to float64 after the samples.
+/// The check of the last timed call's results, and of drawn others, against float64 after the samples.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Checked {
@@ -906,12 +906,12 @@ impl Default for Measured {
     }
 }
 
-/// What `u32`s are that a message leaves out.
+/// The default of `u32`s that a message leaves out.
 fn one() -> u32 {
     1
 }
 
-/// Whether one may be left out.
+/// Returns true for a number that may be left out.
 fn is_one(number: &u32) -> bool {
     *number == 1
 }
@@ -921,13 +921,13 @@ fn is_one(number: &u32) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Peak {
-    /// Of products of large square matrices of random numbers, in TFLOP/s, by storage type;
+    /// The rate of products of large square matrices of random numbers, in TFLOP/s, by storage type;
     /// float32 without TF32. A type that was not measured is left out.
     pub tflops: BTreeMap<Dtype, Rate>,
-    /// Of a copy that no cache holds, in GB/s: bytes read and bytes written.
+    /// The rate of a copy that no cache holds, in GB/s: bytes read and bytes written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gbps: Option<f64>,
-    /// What was called, in a line.
+    /// The function that was called, in a line.
     pub how: String,
 }
 
@@ -935,7 +935,7 @@ pub struct Peak {
 const FASTEST: f64 = 1e6;
 
 /// Characters of a line that says what was called.
-const LONGEST: usize = 200;
+const MAX_LINE: usize = 200;
 
 impl Peak {
     /// True where nothing was measured.
@@ -946,7 +946,7 @@ impl Peak {
     /// The same without figures that no device has, and with a line of what was called.
     pub fn sound(mut self) -> Peak {
         let real = |figure: f64| figure > 0.0 && figure <= FASTEST;
-        self.how = self.how.chars().take(LONGEST).collect();
+        self.how = self.how.chars().take(MAX_LINE).collect();
         self.tflops.retain(|_, rate| real(rate.0));
         self.gbps = self.gbps.filter(|rate| real(*rate));
         self

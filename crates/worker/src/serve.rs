@@ -54,11 +54,11 @@ impl From<Refusal> for ReplyBody {
     }
 }
 
-/// Gives the harness the times of a turn, and returns when the measurement is to go on: true where
+/// Gives the harness the times of a turn, and returns when the measurement continues: true where
 /// the next turn is the last. Fails where the harness asks for something else.
 pub type Pause<'a> = &'a mut dyn FnMut(Vec<Nanoseconds>) -> Result<bool, Refusal>;
 
-/// What a worker process can do. Holds at most one prepared case.
+/// The operations of a worker process. Holds at most one prepared case.
 pub trait Worker {
     /// Introduces itself.
     ///

@@ -93,11 +93,15 @@ pub fn each<E: From<Refusal>>(
 pub fn drawn_calls(request: &Measure, draw: u64) -> [u32; 3] {
     let most = request.samples.max(request.min_samples).saturating_sub(1);
     let least = request.min_samples.saturating_sub(1).min(most);
-    let of = |k, below: u32| 1 + drawn(draw, k, below.into()) as u32;
-    [of(0, least), of(1, most), of(2, most)]
+    let drawn_below = |k, below: u32| 1 + drawn(draw, k, below.into()) as u32;
+    [
+        drawn_below(0, least),
+        drawn_below(1, most),
+        drawn_below(2, most),
+    ]
 }
 
-/// What is to become of a request for samples before the next one is taken.
+/// The continuation of a request for samples before the next one is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NextSample {
     /// One, and more after it.

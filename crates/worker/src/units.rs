@@ -18,7 +18,7 @@
 //! never multiplied. Their numbers are public (`time.0`), for formulas of their own.
 //!
 //! A leaf: it imports nothing of ours. Every figure prints something for every value:
-//! [`NONE`] where there is no number to print. A width pads, and a precision is heeded by
+//! [`NONE`] for a missing number. A width pads, and a precision is heeded by
 //! [`Share`] alone.
 
 use std::fmt;
@@ -31,7 +31,7 @@ pub trait Dimensioned: Copy {
     /// So many of the unit.
     fn from_number(number: f64) -> Self;
 
-    /// How many of the unit.
+    /// The number of units.
     fn number(self) -> f64;
 }
 
@@ -63,7 +63,7 @@ pub fn numbers<Q: Dimensioned>(quantities: &[Q]) -> Vec<f64> {
         .collect()
 }
 
-/// What every floating-point quantity can do.
+/// The operations of every floating-point quantity.
 macro_rules! quantity {
     ($name:ident) => {
         impl $crate::units::Dimensioned for $name {
@@ -82,22 +82,22 @@ macro_rules! quantity {
                 self.0.is_finite()
             }
 
-            /// An order of all values, those that are no numbers included.
+            /// An order of all values, NaN included.
             pub fn total_cmp(&self, other: &$name) -> std::cmp::Ordering {
                 self.0.total_cmp(&other.0)
             }
 
-            /// The smaller one; what is no number counts for nothing.
+            /// The smaller one; NaN counts for nothing.
             pub fn min(self, other: $name) -> $name {
                 $name(self.0.min(other.0))
             }
 
-            /// The larger one; what is no number counts for nothing.
+            /// The larger one; NaN counts for nothing.
             pub fn max(self, other: $name) -> $name {
                 $name(self.0.max(other.0))
             }
 
-            /// Its size without a sign.
+            /// The size without a sign.
             pub fn abs(self) -> $name {
                 $name(self.0.abs())
             }
@@ -105,7 +105,7 @@ macro_rules! quantity {
     };
 }
 
-/// What two quantities, or a quantity and a number, give: each row a type, an operator by its
+/// The results of two quantities, or a quantity and a number: each row a type, an operator by its
 /// trait, method and sign, what stands behind it, and the result.
 macro_rules! operators {
     ($($left:ident $trait:ident $method:ident $sign:tt $right:ty = $result:ident;)+) => {$(
@@ -126,7 +126,7 @@ mod time;
 pub use ratio::{Probability, Ratio, RatioInterval, Share};
 pub use time::{Bytes, Elapsed, Nanoseconds, Rate, from_to, part_of};
 
-/// What stands where there is no number.
+/// The text for a missing number.
 pub const NONE: &str = "–";
 
 /// Between what was and what is, everywhere.

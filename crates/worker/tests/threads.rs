@@ -106,7 +106,7 @@ fn a_call_has_its_threads_and_on_one_thread_no_waits_for_a_core() {
     }
     drop(pool);
 
-    // What ended within the call has no count.
+    // A thread that ended within the call has no count.
     let ended = measured(|| thread::spawn(|| compute(WORK)).join().unwrap());
     assert!(ended.threads.is_empty() && ended.waited_ns.is_empty());
     assert_eq!(ended.cpu_ns.len(), 5);

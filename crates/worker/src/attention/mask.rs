@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ParseError;
 
-/// Where the diagonal of a causal or windowed mask lies when `seq_q != seq_k`.
+/// The place of the diagonal of a causal or windowed mask when `seq_q != seq_k`.
 ///
 /// PyTorch's SDPA and cuDNN's default align it top-left; FlashAttention (since
 /// 2.1), FlashInfer and decoding in general align it bottom-right.
@@ -34,7 +34,7 @@ pub struct Mask {
     pub left: Option<u32>,
     /// Keys visible after the query's own position; `None`: all of them.
     pub right: Option<u32>,
-    /// How the query's own position is found among the keys.
+    /// The rule that finds the query's own position among the keys.
     pub align: Align,
 }
 
@@ -118,7 +118,7 @@ impl Mask {
     /// Parses a mask name where it is known whether `seq_q == seq_k`.
     ///
     /// # Errors
-    /// When the name is no mask, or when it leaves open which diagonal is meant
+    /// When the name is not a mask, or when it leaves open which diagonal is meant
     /// although `seq_q != seq_k`.
     pub fn parse(name: &str, square: bool) -> Result<Mask, ParseError> {
         let mask: Mask = name.parse()?;

@@ -47,15 +47,15 @@ impl fmt::Display for ParamValue {
 impl FromStr for ParamValue {
     type Err = ParseError;
 
-    /// A number, or a word that can stand in a case id: its separators are no part of one.
+    /// A number, or a word that can stand in a case id: it cannot have the id's separators.
     fn from_str(text: &str) -> Result<ParamValue, ParseError> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+/".contains(c);
-        if (1..=LONGEST_NAME).contains(&text.len()) && text.chars().all(plain) {
+        if (1..=MAX_NAME).contains(&text.len()) && text.chars().all(plain) {
             return Ok(ParamValue::from(text));
         }
         Err(ParseError::new(format!(
             "{text:?} cannot stand in a case id: a parameter is a whole number, or a word of at \
-             most {LONGEST_NAME} letters, digits, `-`, `_`, `.`, `+` and `/`"
+             most {MAX_NAME} letters, digits, `-`, `_`, `.`, `+` and `/`"
         )))
     }
 }
@@ -78,9 +78,9 @@ pub fn parameter_name(name: &str) -> Result<(), ParseError> {
 pub(super) fn plain_name(name: &str) -> Result<(), ParseError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     let letter = |c: char| c.is_ascii_alphabetic() || c == '_';
-    if name.len() > LONGEST_NAME || !name.starts_with(letter) || !name.chars().all(plain) {
+    if name.len() > MAX_NAME || !name.starts_with(letter) || !name.chars().all(plain) {
         return Err(ParseError::new(format!(
-            "{name:?} cannot name a parameter: a name is at most {LONGEST_NAME} letters, digits, \
+            "{name:?} cannot name a parameter: a name is at most {MAX_NAME} letters, digits, \
              `-` and `_`, a letter or `_` first"
         )));
     }
@@ -130,9 +130,9 @@ impl Params {
 }
 
 /// Longest name of a worker, a variant, an environment or a parameter, and longest word.
-const LONGEST_NAME: usize = 64;
+const MAX_NAME: usize = 64;
 
-/// What [`is_name`] takes, in words.
+/// The rule of [`is_name`], in words.
 pub const NAME_RULE: &str =
     "at most 64 letters, digits, `-`, `_` and `.`, a letter, a digit or `_` first";
 
@@ -140,9 +140,7 @@ pub const NAME_RULE: &str =
 /// ids, in patterns, and in the names of files.
 pub fn is_name(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    !text.starts_with(['.', '-'])
-        && (1..=LONGEST_NAME).contains(&text.len())
-        && text.chars().all(plain)
+    !text.starts_with(['.', '-']) && (1..=MAX_NAME).contains(&text.len()) && text.chars().all(plain)
 }
 
 /// One implementation: `worker/name`, or `worker/name@environment` where a suite
@@ -153,7 +151,7 @@ pub fn is_name(text: &str) -> bool {
 pub struct VariantId {
     /// The worker that runs it: `cpu`, `torch`, `jax`, or one a suite declares.
     pub worker: String,
-    /// Its name within the worker.
+    /// The name within the worker.
     pub name: String,
     /// The environment it runs in, when not the default one.
     pub environment: Option<String>,

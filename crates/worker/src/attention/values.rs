@@ -90,7 +90,7 @@ pub enum Layout {
     Bhsd,
 }
 
-/// What is timed.
+/// The passes that are timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -125,7 +125,7 @@ impl Direction {
 }
 
 /// Most sequences of a ragged batch: its case's id names every one.
-const MOST_SEQUENCES: usize = 4096;
+const MAX_SEQUENCES: usize = 4096;
 
 /// Lengths of the sequences of a ragged ("varlen") batch, packed one after the
 /// other without padding, as `cu_seqlens` describes them.
@@ -170,9 +170,9 @@ impl FromStr for Varlen {
 
     fn from_str(text: &str) -> Result<Varlen, ParseError> {
         let list = |part: &str| -> Result<Vec<u32>, ParseError> {
-            if part.split('+').nth(MOST_SEQUENCES).is_some() {
+            if part.split('+').nth(MAX_SEQUENCES).is_some() {
                 return Err(ParseError::new(format!(
-                    "a varlen batch has at most {MOST_SEQUENCES} sequences"
+                    "a varlen batch has at most {MAX_SEQUENCES} sequences"
                 )));
             }
             part.split('+')

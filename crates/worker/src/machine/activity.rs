@@ -1,5 +1,5 @@
-//! What the device did during one call, and when: operations in order, the gaps between
-//! them, and what it waited for.
+//! The device's work during one call, with its times: operations in order, the gaps between
+//! them, and the waits of the device.
 //!
 //! Unlike [`Structure`](super::Structure) these are times, taken by the device's own
 //! record of its work, which stretches gaps: evidence for a cause, never a measurement.
@@ -17,7 +17,7 @@ use crate::units::{Share, is_zero};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Activity {
-    /// What ran, by start.
+    /// The operations, by start.
     pub operations: Vec<Operation<Named>>,
     /// Nanoseconds the host needed to make the call, recording included.
     pub host_ns: u64,
@@ -34,7 +34,7 @@ pub struct Activity {
     pub dropped: u64,
 }
 
-/// What a call asks of CUDA that one in steady state does without, each by its name in
+/// Calls of CUDA that a steady state does without, each by its name in
 /// [`Activity::calls`] and by that of the count it is in a structure. A worker's own
 /// `allocations` are those of its library's allocator, and most of them never reach the driver.
 pub const ASKED_OF_CUDA: [(&str, &str); 4] = [
@@ -60,8 +60,8 @@ pub const DRIVER_FREES: &str = "driver_frees";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct ActivitySummary {
-    /// How the device's time was spent. Where one gap's launch is not known, nobody knows
-    /// what all of them owe to the host.
+    /// The use of the device's time. If one gap's launch is not known, it is unknown
+    /// how much all of them owe to the host.
     #[serde(flatten)]
     pub time: DeviceTime,
     /// Copies by the driver.
@@ -100,7 +100,7 @@ impl ActivitySummary {
 }
 
 impl Activity {
-    /// Its kernels, in order.
+    /// The kernels, in order.
     pub fn kernels(&self) -> impl Iterator<Item = (&Operation<Named>, &str)> {
         let operations = self.operations.iter();
         operations.filter_map(|operation| Some((operation, operation.kernel()?.name.as_str())))
@@ -131,7 +131,7 @@ impl Activity {
     }
 }
 
-/// How a device's time was spent between its first and its last operation; of several
+/// The use of a device's time between its first and its last operation; for several
 /// devices, the sum. Of one call and of a whole program alike. Nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
@@ -256,8 +256,8 @@ pub fn by_device<'a, K: 'a>(
     devices.into_values().collect()
 }
 
-/// Adds to a sum of nanoseconds. What a recording of years would add up to is no figure, and
-/// no reason to end either.
+/// Adds to a sum of nanoseconds. An overflow is not a figure, but
+/// must not end the program either.
 fn add(sum: &mut u64, ns: u64) {
     *sum = sum.saturating_add(ns);
 }
@@ -352,9 +352,9 @@ mod tests {
         };
         let both = DeviceTime::measure(&[kernel("a", 0, 10), second]);
         assert_eq!((both.busy_ns, both.span_ns, both.gaps), (20, 20, 0));
-        let none = DeviceTime::measure::<Named>(&[]);
-        assert_eq!((none.span_ns, none.busy_ns, none.gaps), (0, 0, 0));
-        assert_eq!((none.host_bound(), none.overlap()), (None, None));
+        let empty = DeviceTime::measure::<Named>(&[]);
+        assert_eq!((empty.span_ns, empty.busy_ns, empty.gaps), (0, 0, 0));
+        assert_eq!((empty.host_bound(), empty.overlap()), (None, None));
         let forever = kernel("a", 0, u64::MAX);
         let years = DeviceTime::measure(&[
             forever.clone(),

@@ -1,4 +1,4 @@
-//! What hardware counters tell of the kernels of a call.
+//! The hardware counters of the kernels of a call.
 //!
 //! Counted apart from all timing, by making the call several times in a few processes. Whether a
 //! figure is exact is not assumed: it is where every counting read the same.
@@ -18,7 +18,7 @@ pub const INSTRUCTIONS: &str = "instructions";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct CountedCall {
-    /// Its kernels, in the order of their launches.
+    /// The kernels, in the order of their launches.
     pub kernels: Vec<CountedKernel>,
 }
 
@@ -26,26 +26,26 @@ pub struct CountedCall {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct CountedKernel {
-    /// Its name, as the census tells it.
+    /// The name, as the census reports it.
     pub name: String,
     /// By the metric's name in CUPTI; one that the device has not is absent.
     pub counts: BTreeMap<String, f64>,
 }
 
 /// Beyond it a double no longer holds each whole number: no count.
-const MOST: f64 = 9_007_199_254_740_992.0;
+const MAX_COUNT: f64 = 9_007_199_254_740_992.0;
 
 /// A hardware counter that is read: instructions of a class, which do not depend on who else
 /// uses the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HardwareCounter {
-    /// Its name in CUPTI's range profiler.
+    /// The name in CUPTI's range profiler.
     pub name: &'static str,
-    /// What people call it.
+    /// The name for a reader.
     pub words: &'static str,
 }
 
-/// Every counter that is read, in the order in which they are told.
+/// Every counter that is read, in the order in which they are reported.
 pub const METRICS: [HardwareCounter; 4] = {
     const fn metric(name: &'static str, words: &'static str) -> HardwareCounter {
         HardwareCounter { name, words }
@@ -61,7 +61,7 @@ pub const METRICS: [HardwareCounter; 4] = {
     ]
 };
 
-/// What was counted of a case, over several calls in one or several processes.
+/// The counters of a case, over several calls in one or several processes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Counters {
@@ -73,18 +73,18 @@ pub struct Counters {
     pub kernels: BTreeMap<String, KernelCounters>,
 }
 
-/// What was counted of all launches of one kernel in a call.
+/// The counters of all launches of one kernel in a call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct KernelCounters {
-    /// Its launches in a call; the most of all calls.
+    /// The launches in a call; the most of all calls.
     pub launches: u32,
     /// Instructions by metric, of all its launches together.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub instructions: BTreeMap<String, Counts>,
 }
 
-/// What several countings of one thing read.
+/// The range of several measurements of one count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Counts {
@@ -95,7 +95,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Of one counting.
+    /// The range of one measurement.
     pub fn exactly(count: u64) -> Counts {
         Counts {
             least: count,
@@ -108,12 +108,12 @@ impl Counts {
         self.least == self.most
     }
 
-    /// How far countings lie apart.
+    /// The difference of the largest and the smallest measurement.
     pub fn spread(&self) -> u64 {
         self.most.saturating_sub(self.least)
     }
 
-    /// Of countings of both.
+    /// The range over both measurements.
     pub fn with(self, other: Counts) -> Counts {
         Counts {
             least: self.least.min(other.least),
@@ -121,7 +121,7 @@ impl Counts {
         }
     }
 
-    /// Of things of which each is counted.
+    /// The sum of two counters.
     pub fn plus(self, other: Counts) -> Counts {
         Counts {
             least: self.least.saturating_add(other.least),
@@ -142,7 +142,7 @@ impl std::fmt::Display for Counts {
 }
 
 impl Counters {
-    /// Of calls of one case in one process; `None` where none was counted, or no kernel ran.
+    /// The counters of calls of one case in one process; `None` where none was counted, or no kernel ran.
     pub fn from_calls(calls: &[CountedCall]) -> Option<Counters> {
         let each: Vec<Counters> = calls.iter().map(Counters::from_call).collect();
         let merged = Counters::merged(&each)?;
@@ -168,7 +168,7 @@ impl Counters {
         }
     }
 
-    /// Of several processes. A kernel that one of them did not run executed nothing there.
+    /// The counters over several processes. A kernel that one of them did not run executed nothing there.
     pub fn merged(several: &[Counters]) -> Option<Counters> {
         let mut several = several.iter().filter(|counters| counters.calls > 0);
         let mut all = several.next()?.clone();
@@ -180,10 +180,10 @@ impl Counters {
 
     fn add(&mut self, other: &Counters) {
         let names: BTreeSet<&String> = self.kernels.keys().chain(other.kernels.keys()).collect();
-        let none = KernelCounters::default();
+        let empty = KernelCounters::default();
         let kernels = names.into_iter().map(|name| {
             let [ours, theirs] =
-                [&self.kernels, &other.kernels].map(|all| all.get(name).unwrap_or(&none));
+                [&self.kernels, &other.kernels].map(|all| all.get(name).unwrap_or(&empty));
             (name.clone(), ours.with(theirs))
         });
         self.kernels = kernels.collect();
@@ -202,7 +202,7 @@ impl Counters {
         self.kernels.keys().eq(launched.iter()) && self.kernels.values().all(executes)
     }
 
-    /// What in it cannot be, as a sentence.
+    /// The impossible value in it, as a sentence.
     pub fn objection(&self) -> Option<String> {
         if self.calls == 0 || self.calls < self.processes {
             let (calls, processes) = (self.calls, self.processes);
@@ -232,28 +232,28 @@ impl Counters {
 }
 
 impl KernelCounters {
-    /// Of its launches in one call. What one of them does not tell is not known of all.
+    /// The sum over a kernel's launches in one call. A counter missing from one launch is missing from the sum.
     fn sum(launches: &[&CountedKernel]) -> KernelCounters {
-        let mut found = KernelCounters {
+        let mut sum = KernelCounters {
             launches: launches.len() as u32,
             ..KernelCounters::default()
         };
         for metric in &METRICS {
             let values = launches.iter().map(|kernel| {
                 let value = kernel.counts.get(metric.name).copied();
-                value.filter(|value| (0.0..=MOST).contains(value))
+                value.filter(|value| (0.0..=MAX_COUNT).contains(value))
             });
             let Some(values) = values.collect::<Option<Vec<f64>>>() else {
                 continue;
             };
             let count = Counts::exactly(values.iter().sum::<f64>() as u64);
-            found.instructions.insert(metric.name.to_owned(), count);
+            sum.instructions.insert(metric.name.to_owned(), count);
         }
-        found
+        sum
     }
 
-    /// Of countings of both: where one of them did not launch the kernel, it executed nothing there;
-    /// what one of both does not tell is not known.
+    /// The ranges over both: where one of them did not launch the kernel, it executed nothing there;
+    /// a counter missing from one of both is missing.
     fn with(&self, other: &KernelCounters) -> KernelCounters {
         let counts = |metric: &String| {
             let [one, other] = [self, other].map(|kernel| match kernel.launches {
@@ -326,20 +326,20 @@ mod tests {
             name: name.to_owned(),
             ..Launch::default()
         });
-        let of =
+        let counters_of =
             |kernels: &[(&str, &[(&str, f64)])]| Counters::from_calls(&[call(kernels)]).unwrap();
         let (flash, add) = (
             ("flash", &[(EXECUTED, 6.0)][..]),
             ("add", &[(EXECUTED, 5.0)][..]),
         );
-        assert!(of(&[flash, add]).is_of(&launches));
-        assert!(!of(&[add]).is_of(&launches), "one is missing");
-        assert!(!of(&[flash, add, ("other", &[(EXECUTED, 5.0)])]).is_of(&launches));
+        assert!(counters_of(&[flash, add]).is_of(&launches));
+        assert!(!counters_of(&[add]).is_of(&launches), "one is missing");
+        assert!(!counters_of(&[flash, add, ("other", &[(EXECUTED, 5.0)])]).is_of(&launches));
         assert!(
-            !of(&[flash, ("add", &[])]).is_of(&launches),
+            !counters_of(&[flash, ("add", &[])]).is_of(&launches),
             "nothing is known of it"
         );
-        assert!(!of(&[flash, ("add", &[(EXECUTED, 0.0)])]).is_of(&launches));
+        assert!(!counters_of(&[flash, ("add", &[(EXECUTED, 0.0)])]).is_of(&launches));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a call's time is divided by: its operations, each with the time that is its own.
+//! The division of a call's time: its operations, each with the time that is its own.
 //!
 //! Made from several calls that were recorded as they are timed, so that a gap is one that the
 //! clock sees too. Recording stretches gaps, and by little what runs: a division says what
@@ -17,10 +17,10 @@ use crate::units::Nanoseconds;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct RecordedCall {
-    /// What the clock read of it, where it was timed.
+    /// The clock's reading of it, if it was timed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_ns: Option<Nanoseconds>,
-    /// What ran, by start; of the call alone.
+    /// The operations, by start; of the call alone.
     pub operations: Vec<Operation<Named>>,
     /// Calls to CUDA that it made, by the names of [`Activity`](super::Activity)'s, where they
     /// were counted.
@@ -34,7 +34,7 @@ pub struct RecordedCall {
 pub struct Division {
     /// Calls that were recorded and did the same.
     pub calls: u32,
-    /// What the clock read of them, their median, where they were timed.
+    /// The median of the clock's readings, if they were timed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_ns: Option<Nanoseconds>,
     /// In the order of launching.
@@ -45,7 +45,7 @@ pub struct Division {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Part {
-    /// What it was.
+    /// The operation.
     #[serde(flatten)]
     pub work: Work<Named>,
     /// Number of its stream, where known.
@@ -54,7 +54,7 @@ pub struct Part {
     /// The operator that launched it, where the program tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operator: Option<String>,
-    /// Its own time: of each moment in which several ran, its part.
+    /// The time of its own: of each moment in which several ran, its part.
     pub ns: Nanoseconds,
     /// Idle time of the device right before it.
     #[serde(default, skip_serializing_if = "is_nothing")]
@@ -68,12 +68,12 @@ fn is_nothing(time: &Nanoseconds) -> bool {
     time.0 == 0.0
 }
 
-/// Operations beyond which a call is not divided: nobody reads so many, and a baseline keeps
+/// Operations beyond which a call is not divided: more cannot be read, and a baseline keeps
 /// them.
-const MOST: usize = 2_000;
+const MAX_PARTS: usize = 2_000;
 
 impl Part {
-    /// What it is aligned by: a kernel's name as two builds have it, a copy's direction.
+    /// The key for alignment: a kernel's name as two builds have it, a copy's direction.
     pub fn key(&self) -> String {
         match &self.work {
             Work::Kernel(kernel) => normalised(&kernel.name),
@@ -84,24 +84,26 @@ impl Part {
 }
 
 impl RecordedCall {
-    /// How often every one of some calls called CUDA so, at least; `None` where one of them does
-    /// not tell.
+    /// The number of calls of CUDA by this name that each of some calls made at least; `None` if one of
+    /// them does not report it.
     pub fn at_least(calls: &[RecordedCall], name: &str) -> Option<u64> {
-        let told = calls.iter().map(|call| call.calls.get(name).copied());
-        told.collect::<Option<Vec<u64>>>()?.into_iter().min()
+        let counts = calls.iter().map(|call| call.calls.get(name).copied());
+        counts.collect::<Option<Vec<u64>>>()?.into_iter().min()
     }
 }
 
 impl Division {
-    /// Of calls of one case: the medians of those that did the same as most. `None` where
-    /// nothing ran, or too much to be told.
+    /// The medians of calls of one case that did the same as most. `None` if
+    /// nothing ran, or too much to list.
     pub fn from_calls(calls: &[RecordedCall]) -> Option<Division> {
         let each = calls
             .iter()
             .map(|call| Division::from_operations(call.time_ns, &call.operations));
         let each: Vec<Division> = each.collect();
-        let found = Division::merged(&each)?;
-        (1..=MOST).contains(&found.parts.len()).then_some(found)
+        let division = Division::merged(&each)?;
+        (1..=MAX_PARTS)
+            .contains(&division.parts.len())
+            .then_some(division)
     }
 
     fn from_operations(time_ns: Option<Nanoseconds>, operations: &[Operation<Named>]) -> Division {
@@ -151,7 +153,7 @@ impl Division {
         }
     }
 
-    /// Of several calls, invocations or repetitions: the medians of those that did the same as
+    /// The medians of several calls, invocations or repetitions, of those that did the same as
     /// most.
     pub fn merged(several: &[Division]) -> Option<Division> {
         Division::over(several, median)
@@ -172,16 +174,22 @@ impl Division {
         }
         // Of two that are as many, the one with fewer operations: the other did more by chance.
         let most = like.into_values().max_by_key(|same| {
-            let first = same.first().map_or(0, |of| of.parts.len());
+            let first = same.first().map_or(0, |division| division.parts.len());
             (same.len(), std::cmp::Reverse(first))
         });
         let same = most?;
         let first = same.first()?;
         let over = |at: usize, figure: fn(&Part) -> Nanoseconds| {
-            middle(same.iter().map(|of| figure(&of.parts[at]).0).collect())
+            middle(
+                same.iter()
+                    .map(|division| figure(&division.parts[at]).0)
+                    .collect(),
+            )
         };
         let parts = first.parts.iter().enumerate().map(|(at, part)| {
-            let known = same.iter().all(|of| of.parts[at].host_ns.is_some());
+            let known = same
+                .iter()
+                .all(|division| division.parts[at].host_ns.is_some());
             Part {
                 ns: over(at, |part| part.ns),
                 gap_ns: over(at, |part| part.gap_ns),
@@ -189,9 +197,12 @@ impl Division {
                 ..part.clone()
             }
         });
-        let times: Option<Vec<f64>> = same.iter().map(|of| of.time_ns.map(|ns| ns.0)).collect();
+        let times: Option<Vec<f64>> = same
+            .iter()
+            .map(|division| division.time_ns.map(|ns| ns.0))
+            .collect();
         Some(Division {
-            calls: same.iter().map(|of| of.calls).sum(),
+            calls: same.iter().map(|division| division.calls).sum(),
             time_ns: times.map(middle),
             parts: parts.collect(),
         })
@@ -272,7 +283,7 @@ mod tests {
         assert_eq!((twice.calls, &twice.parts), (6, &division.parts));
     }
 
-    /// A call that did something else, as one that tunes, is none of the others.
+    /// A call that did other work, as one that tunes, is left out.
     #[test]
     fn what_one_call_did_alone_is_not_told() {
         let usual = || call(30.0, vec![kernel("flash", 0, 20)]);

@@ -1,7 +1,7 @@
 //! The algebra of times: what ran at once, when nothing did, who was waited for, and whose each
 //! moment of a device is.
 //!
-//! Of one device. Every figure of idle time, overlap and waiting for the host is taken here, of a
+//! All of one device. Every figure of idle time, overlap and waiting for the host is taken here, of a
 //! census of one call and of a trace of a whole program alike.
 
 /// Something that a device did, in nanoseconds of one clock.
@@ -86,10 +86,10 @@ impl Cover {
     }
 }
 
-/// What of a device's time belongs to one operation, in nanoseconds.
+/// The part of a device's time that belongs to one operation, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Own {
-    /// Of each moment in which it ran, the part that is its own: half where two ran.
+    /// The part of each moment in which it ran: half where two ran.
     pub share_ns: f64,
     /// Idle time right before it.
     pub gap_ns: f64,
@@ -186,15 +186,15 @@ mod tests {
             ran(300, 310, Some(280)),
             ran(310, 320, None),
         ]);
-        let shares: Vec<f64> = own.iter().map(|of| of.share_ns).collect();
+        let shares: Vec<f64> = own.iter().map(|own| own.share_ns).collect();
         assert_eq!(shares, [75.0, 75.0, 10.0, 10.0]);
-        let gaps: Vec<f64> = own.iter().map(|of| of.gap_ns).collect();
+        let gaps: Vec<f64> = own.iter().map(|own| own.gap_ns).collect();
         assert_eq!(gaps, [0.0, 0.0, 50.0, 0.0], "nothing waits for the first");
-        let hosts: Vec<_> = own.iter().map(|of| of.host_ns).collect();
+        let hosts: Vec<_> = own.iter().map(|own| own.host_ns).collect();
         assert_eq!(hosts, [Some(0.0), Some(0.0), Some(30.0), None]);
         // A clock that is off may put a launch behind its operation.
         let late = divide(&[ran(0, 10, None), ran(50, 60, Some(80)), ran(70, 80, None)]);
-        let gaps: Vec<_> = late.iter().map(|of| (of.gap_ns, of.host_ns)).collect();
+        let gaps: Vec<_> = late.iter().map(|own| (own.gap_ns, own.host_ns)).collect();
         assert_eq!(gaps, [(0.0, None), (40.0, Some(40.0)), (10.0, None)]);
         assert_eq!(divide(&[]), []);
     }
@@ -207,8 +207,8 @@ mod tests {
             let ran: Vec<Ran> = times.iter().map(|&(at, ns)| ran(at, at + ns, None)).collect();
             let own = divide(&ran);
             let cover = Cover::new(ran.iter().copied());
-            let shares: f64 = own.iter().map(|of| of.share_ns).sum();
-            let gaps: f64 = own.iter().map(|of| of.gap_ns).sum();
+            let shares: f64 = own.iter().map(|own| own.share_ns).sum();
+            let gaps: f64 = own.iter().map(|own| own.gap_ns).sum();
             prop_assert!((shares - cover.ns() as f64).abs() < 1e-6);
             prop_assert!((shares + gaps - cover.span_ns() as f64).abs() < 1e-6, "{own:?}");
         }

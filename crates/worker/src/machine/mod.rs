@@ -1,7 +1,7 @@
-//! What a device did and how it was: launches, operations and their times, counts, state.
+//! The device's work and state: launches, operations and their times, counts, state.
 //!
 //! One set of types for one call that a worker counted, for a run that keeps it, and for the
-//! recording of a whole program. Knows nobody, and says of nothing what it means.
+//! recording of a whole program. Depends on no other module, and judges nothing.
 
 mod activity;
 mod counters;

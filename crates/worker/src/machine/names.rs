@@ -17,13 +17,13 @@ pub fn plain(name: &str) -> String {
 /// arguments, cut at eighty characters. Template arguments stay: they are often all
 /// that tells two kernels apart.
 pub fn short(name: &str) -> String {
-    const LONGEST: usize = 80;
+    const MAX_LENGTH: usize = 80;
     let name = name.strip_prefix("void ").unwrap_or(name);
     let name = name.replace("(anonymous namespace)::", "");
     let name = name.split('(').next().unwrap_or_default();
     let plain = name.find('<').unwrap_or(name.len());
     let start = name[..plain].rfind("::").map_or(0, |at| at + 2);
-    let cut: String = name[start..].chars().take(LONGEST).collect();
+    let cut: String = name[start..].chars().take(MAX_LENGTH).collect();
     if cut.len() < name[start..].len() {
         format!("{cut}...")
     } else {
@@ -142,7 +142,7 @@ const FUSED_MOVES: [&str; 16] = [
 /// True for the name of a kernel that moves data rather than computing attention.
 pub fn moves_data(kernel: &str) -> bool {
     let name = kernel.to_ascii_lowercase();
-    // torch.compile names what it fused: a conversion among other things is no copy.
+    // torch.compile names what it fused: a conversion among other things is not a copy.
     if let Some((_, fused)) = name
         .split_once("_fused_")
         .filter(|_| name.starts_with("triton_"))
@@ -161,7 +161,7 @@ pub fn moves_data(kernel: &str) -> bool {
         moving => name.contains(moving),
     });
     // PyTorch's elementwise kernels do whatever function they are made with. One that adds
-    // is no copy; one whose name was cut before the function is most likely one.
+    // is not a copy; one whose name was cut before the function is most likely one.
     let function = || name.contains("functor") || name.contains("lambda");
     let elementwise = name.contains("elementwise");
     moves || (elementwise && (name.contains("fillfunctor") || !function()))

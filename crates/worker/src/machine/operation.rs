@@ -10,11 +10,11 @@ use crate::units::{Bytes, is_zero};
 /// A kernel, copy or fill that ran. Times are nanoseconds: of a recording those of CUPTI's
 /// clock, which host and device records of all processes share; of one call from the start of
 /// its first operation. `K` is what is known of a kernel: its launch, or its name alone; `O` is
-/// how its operator is told: by its text, which many operations share, or in a file by a number.
+/// the form of its operator: its text, which many operations share, or in a file a number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Operation<K, O = Arc<str>> {
-    /// What it was.
+    /// The work.
     #[serde(flatten)]
     pub work: Work<K>,
     /// Number of its process, where there are several.
@@ -34,18 +34,18 @@ pub struct Operation<K, O = Arc<str>> {
     /// it is negative.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launched_ns: Option<i64>,
-    /// How long launching it took the host, where known.
+    /// The host's time to launch it, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch_ns: Option<u64>,
     /// The ranges that the host was in when it launched it, outermost first, joined by `/`:
     /// `step/forward/aten::mm`. Of more than three the outermost, the outermost that is an
-    /// operator of a framework (else the last but one) and the innermost are told, in at most
-    /// 200 bytes. Absent where the program tells none, or its launch is not known.
+    /// operator of a framework (else the last but one) and the innermost are kept, in at most
+    /// 200 bytes. Absent where the program names none, or its launch is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operator: Option<O>,
 }
 
-/// What a device did.
+/// The work of a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "lowercase")]
@@ -57,13 +57,13 @@ pub enum Work<K> {
         /// `HtoD`, `DtoH`, `DtoD`, `PtoP`, `HtoH` or `?`.
         #[serde(default = "unknown")]
         direction: String,
-        /// How much, where known.
+        /// The bytes, where known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bytes: Option<u64>,
     },
     /// Filled memory by the driver.
     Set {
-        /// How much, where known.
+        /// The bytes, where known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bytes: Option<u64>,
     },
@@ -73,7 +73,7 @@ fn unknown() -> String {
     "?".to_owned()
 }
 
-/// A kernel that is known by its name alone: its launch is told elsewhere.
+/// A kernel that is known by its name alone: its launch is listed elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Named {
@@ -116,7 +116,7 @@ impl<K> Operation<K> {
         }
     }
 
-    /// What in its times or its size cannot be, as a sentence.
+    /// The impossible value in its times or its size, as a sentence.
     pub fn objection(&self) -> Option<&'static str> {
         let launched = self.launched_ns.map_or(0, i64::unsigned_abs);
         let latest = self.end_ns.max(launched).max(self.launch_ns.unwrap_or(0));
@@ -126,11 +126,11 @@ impl<K> Operation<K> {
         if latest > LATEST_NS {
             return Some("its times are beyond any clock");
         }
-        let beyond = self.bytes().is_some_and(|bytes| Bytes(bytes) > Bytes::MOST);
+        let beyond = self.bytes().is_some_and(|bytes| Bytes(bytes) > Bytes::MAX);
         beyond.then_some("it moves more bytes than any machine has")
     }
 
-    /// How long it took, in nanoseconds.
+    /// The duration in nanoseconds.
     pub fn ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.start_ns)
     }
@@ -158,8 +158,8 @@ impl<K> Operation<K> {
 }
 
 impl<K, O> Operation<K, O> {
-    /// The same, with its operator told in another way; `None` says that none is known.
-    pub fn with_operator<P>(self, told: impl FnOnce(O) -> Option<P>) -> Operation<K, P> {
+    /// The same, with its operator in another form; `None` for an unknown operator.
+    pub fn with_operator<P>(self, convert: impl FnOnce(O) -> Option<P>) -> Operation<K, P> {
         Operation {
             work: self.work,
             process: self.process,
@@ -169,7 +169,7 @@ impl<K, O> Operation<K, O> {
             stream: self.stream,
             launched_ns: self.launched_ns,
             launch_ns: self.launch_ns,
-            operator: self.operator.and_then(told),
+            operator: self.operator.and_then(convert),
         }
     }
 }

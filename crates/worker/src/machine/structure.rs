@@ -1,5 +1,5 @@
-//! What one call did to the machine: launches, copies, threads, allocations; and what the device was
-//! doing besides, as evidence for judging samples later.
+//! The structure of one call: launches, copies, threads, allocations; and the device's other
+//! load, as evidence for judging samples later.
 //!
 //! Structure is exact. One call tells it, it holds on a throttled or shared machine, and it explains
 //! most slowdowns before a second look is needed.
@@ -12,13 +12,13 @@ use super::names::normalised;
 use crate::attention::ParamValue;
 use crate::units::Bytes;
 
-/// The name under which [`Structure::uncounted`] tells why there is no census at all.
+/// The name under which [`Structure::uncounted`] has the reason for a missing census.
 pub const CENSUS: &str = "census";
 
-/// How the name of a count ends that is a size.
+/// The ending of a count's name that is a size.
 pub const BYTES: &str = "_bytes";
 
-/// How the reason begins where counting was tried, and failed.
+/// The beginning of the reason when counting was tried, and failed.
 pub const CENSUS_FAILED: &str = "the census failed";
 
 /// Count of results in a wider floating type than the inputs of a call have.
@@ -77,7 +77,7 @@ pub struct Structure {
 }
 
 impl Structure {
-    /// Its launches by normalised kernel name, in the order of names.
+    /// The launches by normalised kernel name, in the order of names.
     pub fn by_kernel(&self) -> BTreeMap<String, Vec<&Launch>> {
         let mut kernels: BTreeMap<String, Vec<&Launch>> = BTreeMap::new();
         for launch in &self.launches {
@@ -87,7 +87,7 @@ impl Structure {
         kernels
     }
 
-    /// What in it cannot be, as a sentence: a size that no machine has.
+    /// The impossible value in it, as a sentence: a size that no machine has.
     pub fn objection(&self) -> Option<String> {
         let counted = self.counts.iter();
         let counted = counted.filter(|(name, _)| name.ends_with(BYTES));
@@ -112,7 +112,7 @@ impl Structure {
     }
 
     /// Why a count could not be had, where that is known: for a reason of its own, or
-    /// because there was no census at all.
+    /// because the census is missing.
     pub fn why_uncounted(&self, name: &str) -> Option<&str> {
         let reason = self.uncounted.get(name).or(self.uncounted.get(CENSUS));
         reason.map(String::as_str)
@@ -151,7 +151,7 @@ pub struct Launch<N = String> {
     pub graph: Option<u64>,
 }
 
-/// Of the three sizes of a grid or a block; what no device has is the largest number.
+/// The product of the three sizes of a grid or a block; a size that no device has is the largest number.
 pub fn product(sizes: [u32; 3]) -> u64 {
     let sizes = sizes.into_iter().map(u64::from);
     sizes.fold(1, u64::saturating_mul)
@@ -163,7 +163,7 @@ pub fn sizes([x, y, z]: [u32; 3]) -> String {
 }
 
 impl<N> Launch<N> {
-    /// Its blocks.
+    /// The number of blocks.
     pub fn blocks(&self) -> u64 {
         product(self.grid)
     }
@@ -178,13 +178,13 @@ impl<N> Launch<N> {
         self.blocks().saturating_mul(self.block_threads())
     }
 
-    /// How many of a device's multiprocessors get a block: all, unless there are too few
+    /// The number of a device's multiprocessors that get a block: all, unless there are too few
     /// blocks.
     pub fn sms_used(&self, sms: u32) -> u64 {
         self.blocks().min(sms.into())
     }
 
-    /// How often the device is filled with its blocks, where occupancy is known: 1.02
+    /// The number of times that its blocks fill the device, where occupancy is known: 1.02
     /// leaves it almost empty at the end, 1.98 does not.
     pub fn waves(&self, sms: u32) -> Option<f64> {
         let at_once = u64::from(self.blocks_per_sm?) * u64::from(sms);
@@ -232,7 +232,7 @@ const REASONS: [(u64, &str, bool); 9] = [
 
 impl DeviceState {
     /// The reasons by which the device held its clocks back. An idle device and clocks that
-    /// somebody set are none; a bit without a word is one, and reads as a number.
+    /// a user set do not count; a bit without a word does, and reads as a number.
     pub fn throttled_by(&self) -> impl Iterator<Item = String> {
         let bits = self.throttle_bits.unwrap_or(0);
         let set = (0..u64::BITS)

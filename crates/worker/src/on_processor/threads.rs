@@ -264,7 +264,7 @@ impl Threads {
         self.list();
 
         let since = |now: Option<u64>, before: Option<u64>| now?.checked_sub(before?);
-        // Where the clock did not move, the time is unknown.
+        // If the clock did not move, the time is unknown.
         let cpu_ns = since(process_ns, self.process.0).filter(|ns| *ns > 0);
         let lost = || u32::try_from(preempted? - self.process.1?).ok();
         let mut usage = CallUsage {

@@ -34,7 +34,7 @@ const CACHE_LINE: usize = 64;
 /// the last when it has ended, with its number from 1 and its set of inputs.
 ///
 /// # Errors
-/// When there is no memory to sweep, inputs cannot be had, or a CUDA graph is asked for.
+/// Too little memory to sweep, missing inputs, or a request for a CUDA graph.
 pub fn measure(
     request: &Measure,
     kept: &mut Option<Sweep>,
@@ -121,7 +121,7 @@ fn each<T>(usages: &[CallUsage], figure: impl Fn(&CallUsage) -> Option<T>) -> Ve
     figures.collect::<Option<_>>().unwrap_or_default()
 }
 
-/// How long a call takes.
+/// The time of a call.
 pub fn time(call: impl FnOnce()) -> Nanoseconds {
     let start = Instant::now();
     call();

@@ -94,7 +94,7 @@ impl fmt::Display for Ratio {
     }
 }
 
-/// In what a change is told, and the interval around it.
+/// The unit of a change, and of the interval around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     Percent,
@@ -103,7 +103,7 @@ enum Unit {
 }
 
 impl Unit {
-    /// The unit of a change; `None` where it is none. It is chosen by what is printed, so
+    /// The unit of a change; `None` if it has none. It is chosen by the printed text, so
     /// that nothing reads `+100.0 %` on one line and `2.00x slower` on the next.
     fn choose(ratio: Ratio) -> Option<Unit> {
         match ratio.0 {

@@ -29,10 +29,10 @@ fn times_take_the_unit_that_fits() {
 
 #[test]
 fn long_times_read_as_on_a_watch() {
-    let told = [0.0, 0.0412, 59.4, 59.6, 127.4, 3_599.6, 3_720.0, 90_000.0]
+    let printed = [0.0, 0.0412, 59.4, 59.6, 127.4, 3_599.6, 3_720.0, 90_000.0]
         .map(|seconds| Elapsed(Nanoseconds::of_seconds(seconds)).to_string());
     assert_eq!(
-        told,
+        printed,
         [
             "0 ns",
             "41.2 ms",
@@ -63,7 +63,7 @@ fn what_is_no_number_is_a_dash_whatever_it_is_of() {
 
 #[test]
 fn changes_are_percentages_until_they_are_factors() {
-    for (ratio, read, told) in [
+    for (ratio, read, words) in [
         (1.123, "+12.3 %", "12.3 % slower"),
         (0.877, "-12.3 %", "12.3 % faster"),
         (0.9999, "0.0 %", "0.0 % faster"),
@@ -79,7 +79,7 @@ fn changes_are_percentages_until_they_are_factors() {
         (-1.0, NONE, NONE),
     ] {
         assert_eq!(Ratio(ratio).to_string(), read, "{ratio}");
-        assert_eq!(Ratio(ratio).in_words().to_string(), told, "{ratio}");
+        assert_eq!(Ratio(ratio).in_words().to_string(), words, "{ratio}");
     }
     let amounts = [1.123, 0.877, 3.0, 0.5].map(|ratio| Ratio(ratio).in_amounts().to_string());
     assert_eq!(
@@ -163,9 +163,9 @@ proptest! {
     /// A sign and a word never disagree.
     #[test]
     fn a_change_and_its_telling_say_the_same(ratio in 0.01..100.0f64) {
-        let (read, told) = (Ratio(ratio).to_string(), Ratio(ratio).in_words().to_string());
-        prop_assert!(!read.starts_with('+') || told.ends_with("slower"), "{} {}", read, told);
-        prop_assert!(!read.starts_with('-') || told.ends_with("faster"), "{} {}", read, told);
-        prop_assert_eq!(read.contains('x'), told.contains('x'));
+        let (read, words) = (Ratio(ratio).to_string(), Ratio(ratio).in_words().to_string());
+        prop_assert!(!read.starts_with('+') || words.ends_with("slower"), "{} {}", read, words);
+        prop_assert!(!read.starts_with('-') || words.ends_with("faster"), "{} {}", read, words);
+        prop_assert_eq!(read.contains('x'), words.contains('x'));
     }
 }

@@ -31,7 +31,7 @@ impl Nanoseconds {
         Nanoseconds(seconds * 1e9)
     }
 
-    /// What part of `whole` it is.
+    /// The part of `whole` that it is.
     pub fn share_of(self, whole: Nanoseconds) -> Share {
         Share(self.0 / whole.0)
     }
@@ -147,7 +147,7 @@ fn unit(time: Nanoseconds) -> (f64, &'static str) {
     }
 }
 
-/// What was and what is: `50.3 → 277.0 µs`.
+/// The times before and after: `50.3 → 277.0 µs`.
 pub fn from_to(base: Nanoseconds, head: Nanoseconds) -> String {
     pair(base, ARROW, head)
 }
@@ -183,15 +183,15 @@ pub struct Bytes(pub u64);
 
 impl Bytes {
     /// The largest size that is believed of a file or a worker: 1 PiB, more than any machine has.
-    pub const MOST: Bytes = Bytes(1 << 50);
+    pub const MAX: Bytes = Bytes(1 << 50);
 
-    /// Why a size of this name cannot be, as a sentence. Sizes come from outside: what nothing
-    /// can have had is refused, or told as unknown, and never printed as if it were one.
+    /// Why a size of this name cannot be, as a sentence. Sizes come from outside: a size that nothing
+    /// can have is refused, or reported as unknown, and never printed as if it were one.
     pub fn objection(self, name: &str) -> Option<String> {
-        (self > Bytes::MOST).then(|| format!("{name} is {} bytes: no machine has so many", self.0))
+        (self > Bytes::MAX).then(|| format!("{name} is {} bytes: no machine has so many", self.0))
     }
 
-    /// In GiB, where several sizes are told in one unit.
+    /// The size in GiB, where several sizes are printed in one unit.
     pub fn gib(self) -> f64 {
         self.0 as f64 / f64::from(1 << 30)
     }
@@ -236,7 +236,7 @@ pub struct Rate(pub f64);
 quantity!(Rate);
 
 impl Rate {
-    /// Of so many operations in a time. Those of a nanosecond are giga a second, and tera
+    /// The rate of so many operations in a time. Operations of a nanosecond are giga a second, and tera
     /// is a thousand of them.
     pub fn of_work(flops: f64, time: Nanoseconds) -> Rate {
         Rate(flops / time.0 / 1e3)

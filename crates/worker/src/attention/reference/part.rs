@@ -172,7 +172,7 @@ pub fn expected(
             wanted.push((name, number, row, head, x as usize));
         }
         let expected = Expected {
-            // What no plane has is 0 by the mask.
+            // Elements of no plane are 0 by the mask.
             probes: indices.into_iter().map(|index| (index, 0.0)).collect(),
             squares: 0.0,
             elements: 0,
