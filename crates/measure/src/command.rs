@@ -151,7 +151,7 @@ fn functions(worker: &str, code: &PythonCode, function: Option<&String>) -> Vec<
     words
 }
 
-/// How the Python worker is told of a script: its file and its arguments as words of their own, by
+/// The arguments that name a script for the Python worker: its file and its arguments as words of their own, by
 /// which the code that is measured is known (`identity`).
 fn script(worker: &str, script: &Script) -> Vec<String> {
     let file = from_here(&script.file).display().to_string();

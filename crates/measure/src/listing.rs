@@ -17,10 +17,10 @@ use regatta_worker::attention::{Case, ParamValue, Params, VariantId, is_name};
 use regatta_worker::operator::Problem;
 use regatta_worker::protocol::{DeviceKind, Hello, ListedCall, ReplyBody, RequestBody};
 
-/// What the worker of a script said when its calls were listed.
+/// The answer of a script's worker when its calls were listed.
 #[derive(Clone, Debug)]
 pub struct ListedWorker {
-    /// Of itself.
+    /// The hello of the worker.
     pub hello: Hello,
     /// The files that it had loaded in the end.
     pub loaded: BTreeSet<PathBuf>,

@@ -118,12 +118,12 @@ struct Asked {
 struct Ready {
     variant: VariantInfo,
     asked: AskedResult,
-    /// Of a declared operator.
+    /// The data of a declared operator.
     operands: Option<Box<Operands>>,
     prepared: Prepared,
     errors: BTreeMap<String, f64>,
     first_call_disturbed: bool,
-    /// How the results of a script's call were checked.
+    /// The check of a script call's results.
     compared: Option<Compared>,
 }
 

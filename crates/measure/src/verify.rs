@@ -185,7 +185,7 @@ impl Verifier {
 /// Holds a first call to what was asked for, whatever it computed.
 ///
 /// # Errors
-/// What in the answer cannot be.
+/// The impossible part of an answer.
 pub fn first_call(asked: AskedResult, prepared: &Prepared) -> Result<(), Rejected> {
     drawn_as_asked(asked.draw, prepared.draw)?;
     if !is_time(prepared.first_call_ns) {
@@ -196,7 +196,7 @@ pub fn first_call(asked: AskedResult, prepared: &Prepared) -> Result<(), Rejecte
         )));
     }
     if prepared.problems == 0 {
-        let says = "the worker says that a call works off 0 problems";
+        let says = "the worker reports 0 problems a call";
         return Err(Rejected::unusable(says));
     }
     Ok(())
@@ -206,7 +206,7 @@ pub fn first_call(asked: AskedResult, prepared: &Prepared) -> Result<(), Rejecte
 /// before timing only.
 ///
 /// # Errors
-/// What it was given in their place.
+/// The tensors that it got in their place.
 pub fn last_call(asked: AskedResult, measured: &Measured) -> Result<Option<&Checked>, Rejected> {
     let one = measured.input_sets == 1;
     if measured.input_sets == 0 {
@@ -337,7 +337,7 @@ const REMEDY: &str = "the clock or the kernel is wrong. Each call has to compute
                       call, leave work to a thread, or give a result that is computed when it is \
                       read";
 
-/// What a call has to do at the least, as far as its operator says.
+/// The least work of a call, as far as its operator declares it.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
     dtype: Dtype,

@@ -37,7 +37,7 @@ pub struct Processes {
     waiting: Option<WaitingWorker>,
     /// Workers of a pair on a GPU that were started ahead and have introduced themselves, by name.
     ahead: BTreeMap<String, Vec<Box<dyn Conversation>>>,
-    /// What the workers of scripts said when their calls were listed.
+    /// The hellos of scripts' workers when their calls were listed.
     listed: ListedWorkers,
     /// Files that each worker has loaded, as far as is known.
     loaded: BTreeMap<String, BTreeSet<PathBuf>>,
@@ -85,7 +85,7 @@ impl Processes {
         })
     }
 
-    /// What the worker of a script said when its calls were listed.
+    /// The hello of a script's worker when its calls were listed.
     pub(super) fn listed(&self, name: &str) -> Option<&Hello> {
         self.listed.get(name).map(|worker| &worker.hello)
     }

@@ -28,6 +28,9 @@ pub mod trace;
 #[path = "tests/fixture.rs"]
 mod fixture;
 #[cfg(test)]
+#[path = "tests/plain.rs"]
+mod plain;
+#[cfg(test)]
 #[path = "tests/words.rs"]
 mod words;
 

@@ -32,7 +32,9 @@ fn attention(problem: &Attention, of: &Tensors) -> Vec<Vec<f32>> {
 
 fn main() -> std::io::Result<()> {
     let naive = Function {
-        unsupported: |of| (!of.mask.is_full() || of.varlen.is_some()).then(|| "masks".into()),
+        unsupported: |problem| {
+            (!problem.mask.is_full() || problem.varlen.is_some()).then(|| "masks".into())
+        },
         ..Function::forward("naive", "every score of a query at once", attention)
     };
     serve_on_descriptors(&mut OnProcessor::new("mine", "1", vec![naive]))

@@ -1,4 +1,4 @@
-//! What a worker of [regatta](https://docs.rs/regatta) in Rust needs.
+//! The parts of a worker of [regatta](https://docs.rs/regatta) in Rust.
 //!
 //! regatta times attention in processes of their own, which speak a line of JSON for each
 //! request (`docs/PROTOCOL.md` in its repository). This crate is the protocol's serving side

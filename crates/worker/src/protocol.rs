@@ -309,7 +309,7 @@ pub enum ReplyBody {
     Peak(Peak),
     /// Answers `Compare`.
     Compared {
-        /// How far each output lies from the reference, by name; where an input was changed, by
+        /// The distance of each output from the reference, by name; where an input was changed, by
         /// `INPUT OUTPUT` how far that moved the reference's output.
         errors: BTreeMap<String, TensorError>,
     },
@@ -420,9 +420,9 @@ pub struct ListedCall {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct OutputSample {
-    /// Its shape.
+    /// The shape.
     pub shape: Vec<u64>,
-    /// Its type, as its library calls it: `bfloat16`.
+    /// The type, as its library names it: `bfloat16`.
     pub dtype: String,
     /// Elements at places that follow from the number of elements; `null` where one is not finite.
     pub values: Vec<Option<f64>>,
@@ -446,7 +446,7 @@ pub struct VariantInfo {
     /// Projections it computes; empty: it computes attention.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub projections: Vec<ProjectionKind>,
-    /// Its arguments, where it computes declared operators; `None`: it computes attention or
+    /// The arguments, where it computes declared operators; `None`: it computes attention or
     /// projections alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Arguments>,
@@ -651,7 +651,7 @@ pub struct Prepared {
     /// Problems of about the case's size that one call covers: layers, lengths.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub problems: u32,
-    /// Of a call of a script, the arrays that it returned: the harness compares them with those of
+    /// The arrays that a script's call returned: the harness compares them with those of
     /// the other side of a pair.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<OutputSample>,
@@ -871,7 +871,7 @@ pub struct Checked {
 impl Checked {
     /// Puts the error of a timed call in the place of a smaller one.
     pub fn add_call(&mut self, result: &str, error: TensorError, call: u32) {
-        // What is not finite is worse than any number.
+        // A value that is not finite is worse than any number.
         let size = |of: &TensorError| of.relative_l2.unwrap_or(f64::INFINITY);
         if let Some(before) = self.errors.get_mut(result)
             && size(&error) > size(before)

@@ -1,1 +1,1 @@
-"""What is computed: problems, their inputs, and what their results should be."""
+"""The problems: their inputs, and their exact results."""

@@ -1,4 +1,4 @@
-"""What NumPy and torch call differently, where inputs are made and references computed."""
+"""The differences between NumPy and torch, where inputs are made and references computed."""
 
 from __future__ import annotations
 

@@ -35,11 +35,11 @@ class Mask:
     align: str
 
     def offset(self, seq_q: int, seq_k: int) -> int:
-        """How far query 0's own position lies from key 0."""
+        """The distance of query 0's own position from key 0."""
         return seq_k - seq_q if self.align == "bottom-right" else 0
 
     def visible(self, i: Any, j: Any, offset: int) -> Any:
-        """Whether query `i` sees key `j`; on integers or on arrays of them, which broadcast."""
+        """True if query `i` sees key `j`; on integers or on arrays of them, which broadcast."""
         sees = j == j
         if self.left is not None:
             sees = sees & (j >= i + offset - self.left)
@@ -98,7 +98,7 @@ class Problem:
             ("direction", DIRECTIONS),
         ):
             if getattr(problem, field) not in known:
-                raise Failed(f"malformed problem: {field} is none of {', '.join(known)}")
+                raise Failed(f"malformed problem: {field} is not one of {', '.join(known)}")
         return problem
 
     @property
@@ -119,7 +119,7 @@ class Problem:
 
     @property
     def scale(self) -> float:
-        """Of the scores: `1 / sqrt(head_dim)`."""
+        """The scale of the scores: `1 / sqrt(head_dim)`."""
         return float(self.head_dim**-0.5)
 
     @property

@@ -52,7 +52,7 @@ class CaseInputs:
 
     seed: int = 0
     sets: int = 1
-    """That samples are to be taken on."""
+    """Sets of inputs that samples are taken on."""
     draw: int | None = None
     """From which probes are drawn."""
     place: int = 0
@@ -71,7 +71,7 @@ class Inputs:
         self.kept: list[Any] = []
         """The results of a timed call, once it has been made."""
         self.results: Any = None
-        """Where each call leaves its results, if it does not return them."""
+        """The results of each call, if it does not return them."""
 
     def change(self, last: bool) -> None:
         """Before each sample: what was kept is dropped, and the inputs are those of the sample."""
@@ -88,12 +88,12 @@ class Inputs:
 
 @dataclass(frozen=True)
 class DrawnCall:
-    """What is kept of a timed call that is checked."""
+    """The part of a timed call that is kept for the check."""
 
     call: int
     """Counted from 1."""
     number: int
-    """Of its set of inputs."""
+    """The number of its set of inputs."""
     along: float
     """By which part of their memory its inputs were rotated."""
     values: Any
@@ -119,14 +119,14 @@ class InputSets(Inputs):
         self._stay: str | None = None
         """Why the contents do not change."""
         self.number = of.place
-        """Of the set that is in place."""
+        """The number of the set that is in place."""
         self.along = 0.0
         """By which part of their memory the inputs in place are rotated."""
         self.cut: Callable[[Any], Any] | None = None
         """Copies a part of a call's results; None: the last call alone is checked."""
         self.drawn: list[DrawnCall] = []
         self.last: Any = None
-        """What `cut` gave of the last call, when it had returned."""
+        """The result of `cut` for the last call, when it had returned."""
         self._calls = 0
 
     def change(self, last: bool) -> None:

@@ -34,7 +34,7 @@ def names(problem: Problem) -> tuple[str, ...]:
 
 
 def start(seed: int, tensor: str) -> int:
-    """What the products of a tensor's indices are added to."""
+    """The start to which the products of a tensor's indices are added."""
     return _signed(seed + ((TENSORS[tensor] << 40) + 1) * GOLDEN)
 
 

@@ -23,26 +23,26 @@ DRAW = random.SystemRandom()
 class Plane(NamedTuple):
     """A key-value head of a sequence, with the query heads that read it."""
 
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls
-    """Of the sequence in the batch."""
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not called
+    """The index of the sequence in the batch."""
     sequence: Sequence
     kv_head: int
     group: int
     """Query heads to a key-value head."""
 
     def rows(self, tensor: str) -> range:
-        """Its rows of a tensor of the whole, where all sequences are packed."""
+        """The rows in a tensor of the whole, where all sequences are packed."""
         of = self.sequence
         start, length = (of.k_start, of.seq_k) if _of_keys(tensor) else (of.q_start, of.seq_q)
         return range(start, start + length)
 
     def heads(self, tensor: str) -> range:
-        """Its heads of a tensor of the whole."""
+        """The heads in a tensor of the whole."""
         of_one = 1 if _of_keys(tensor) else self.group
         return range(self.kv_head * of_one, (self.kv_head + 1) * of_one)
 
     def cut(self, tensor: str, whole: Any) -> Any:
-        """Its part `[rows, heads, width]` of a whole tensor, packed or `[batch, seq, ...]`."""
+        """The part `[rows, heads, width]` of a whole tensor, packed or `[batch, seq, ...]`."""
         rows, heads = self.rows(tensor), self.heads(tensor)
         if whole.ndim == 3:
             return whole[rows.start : rows.stop, heads.start : heads.stop]

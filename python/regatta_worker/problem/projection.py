@@ -30,7 +30,7 @@ class Projection:
     """Over all ranks: batch times sequence length."""
     hidden: int
     columns: int
-    """Of one rank: heads times head dimension."""
+    """The columns of one rank: heads times head dimension."""
     ranks: int
     dtype: str
 
@@ -73,7 +73,7 @@ class Projection:
 
     @property
     def weight_shape(self) -> tuple[int, int]:
-        """Of one rank's weight, `[in, out]`."""
+        """The shape of one rank's weight, `[in, out]`."""
         shape = (self.hidden, self.columns)
         return shape if self.gathers else shape[::-1]
 
@@ -122,13 +122,13 @@ class Rows(NamedTuple):
     """A block of a result's rows, which is computed by itself as a plane of attention is."""
 
     at: int
-    """Where it begins in the result."""
+    """The start in the result."""
     first: int
-    """Its first row in the whole product, and one past its last."""
+    """The first row in the whole product, and one past the last."""
     last: int
 
     def cut(self, tensor: str, whole: Any) -> Any:
-        """Its rows of a result, whose rows lie one after the other."""
+        """The rows of a result, whose rows lie one after the other."""
         return whole[self.at : self.at + self.last - self.first]
 
 

@@ -180,7 +180,7 @@ class ReferenceCache:
 
     @property
     def near_bytes(self) -> int:
-        """What they take of the device's memory."""
+        """The device memory that they take."""
         return _bytes(self._near[2])
 
     def clear(self) -> bool:
@@ -200,7 +200,7 @@ class ReferenceCache:
         key = replace(problem, layout="bshd", direction="both"), seed
         found = kept.pop(key, {})
         if not found.keys() >= set(names):
-            # What is there makes room first: both need not fit at a time.
+            # The present ones make room first: both need not fit at a time.
             found = {}
             while kept and _bytes(kept) > max(0, limit - size):
                 kept.popitem(last=False)
@@ -270,7 +270,7 @@ def difference_of_planes(
 ) -> dict[str, float]:
     """`relative_l2` and `max_abs` over planes of a result; not finite where an element of the
     whole result is not."""
-    # What is not finite stays so in a sum, of which nothing that is right comes near float32's
+    # A value that is not finite stays so in a sum, and a right sum does not come near float32's
     # limit; and a sum takes no memory.
     if not math.isfinite(float(result.sum(dtype=arrays.xp.float32))):
         return {"relative_l2": math.nan, "max_abs": math.nan}

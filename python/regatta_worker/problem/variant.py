@@ -1,4 +1,4 @@
-"""What a worker tells of a variant before it is asked to run it."""
+"""The description of a variant before it is run."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Variant:
                 raise Failed(f"variant `{name}` has no parameter `{key}`")
             if kind == "integer":
                 if not isinstance(value, int) or isinstance(value, bool):
-                    raise Failed(f"parameter {key}={value!r} is no integer")
+                    raise Failed(f"parameter {key}={value!r} is not an integer")
             elif value not in kind:
                 words = " nor ".join(f"`{word}`" for word in kind)
                 raise Failed(f"parameter {key}={value!r} is neither {words}")

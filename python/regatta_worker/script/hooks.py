@@ -30,7 +30,7 @@ DRAWING = ("numpy", "numpy.random", "torch")
 """Modules whose seeds are set once they are imported."""
 
 SHOWING = ("matplotlib", "pandas")
-"""What `perf_report` imports to show its times."""
+"""The modules that `perf_report` imports to show its times."""
 
 Stop = Callable[[Timed, FrameType], list[float]]
 """Has a call measured, and gives times of it in nanoseconds."""
@@ -45,11 +45,11 @@ class Hooks(MetaPathFinder):
         self._process = os.getpid()
         self._looking: set[str] = set()
         self._put: list[tuple[Any, str, Any, str]] = []
-        """What was replaced: the owner, the attribute, the hook, and the timer's title."""
+        """The replacement: the owner, the attribute, the hook, and the timer's title."""
         self.within = 0
         """Above 0 while a case's own call is made, or the script is between two of them."""
         self.thread = ""
-        """Where a timer was called outside of the main thread."""
+        """The place where a timer was called outside of the main thread."""
 
     def install(self) -> None:
         """Puts hooks on what is imported, and on what will be."""

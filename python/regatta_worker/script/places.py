@@ -1,4 +1,4 @@
-"""What a timer's call is named by: its place in the script, and simple values around it.
+"""The name of a timer's call: its place in the script, and simple values around it.
 
 A name has no line number, so that a case stays the same when lines are added above it.
 """
@@ -53,7 +53,7 @@ def place(
     frame: FrameType | None, timed: str, given: dict[str, Any], returned: set[float]
 ) -> Place:
     """The place of a call in `frame` that times the function `timed`. `given` are values that the
-    timer itself was told, and `returned` times that timers gave before, which name nothing."""
+    timer itself was given, and `returned` times that timers gave before, which name nothing."""
     frames = list(users(frame))
     if not frames:
         return Place(timed or "call", {}, "a file of a library")
@@ -122,7 +122,7 @@ def around(frame: FrameType) -> Iterator[tuple[str, Any]]:
         for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
             value = here.get(name)
             if dataclasses.is_dataclass(value) and not isinstance(value, type):
-                # What is to be measured, as some projects hand it on.
+                # The function to measure, as some projects pass it on.
                 for field in dataclasses.fields(value):
                     yield field.name, getattr(value, field.name, None)
             elif name in here:
@@ -203,7 +203,7 @@ def word(text: str) -> Value | None:
 
 
 def callee(function: Any) -> str:
-    """What a function is called, or the first function that a lambda calls; empty for none."""
+    """The name of a function, or the first function that a lambda calls; empty for none."""
     while isinstance(function, functools.partial):
         function = function.func
     name = getattr(function, "__name__", "") or type(function).__name__

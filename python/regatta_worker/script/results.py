@@ -1,4 +1,4 @@
-"""What a timed function returned, as far as another process can compare it: some elements of each
+"""The results of a timed function, as far as another process can compare it: some elements of each
 array, and the norm of each part of it."""
 
 from __future__ import annotations

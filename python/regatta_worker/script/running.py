@@ -1,7 +1,7 @@
 """Runs a script as `python script.py` does, and answers requests where it calls a timer.
 
-The script stops in the first call of a timer, and there says hello. It goes on when a case is to be
-prepared that is another call, and stops in that one. So both sides of a pair stop at the same call
+The script stops in the first call of a timer, and there says hello. It continues when another call
+must be prepared, and stops in that one. So both sides of a pair stop at the same call
 and are timed in turn. `list` has it run to its end, and gives all calls.
 """
 
@@ -40,7 +40,7 @@ class Target:
     """A script, as it is asked for."""
 
     name: str
-    """Of its worker."""
+    """The name of its worker."""
     path: str
     arguments: tuple[str, ...]
 
@@ -72,7 +72,7 @@ class Script:
         self._seen: dict[Key, int] = {}
         self._returned: set[float] = set()
         self.ended = ""
-        """How the script ended, in words; empty while it runs."""
+        """The end of the script, in words; empty while it runs."""
         self.raised = False
         """It ended by an exception."""
         self._numbers: Any = None
@@ -96,7 +96,7 @@ class Script:
         self._serve()
 
     def _begin(self) -> None:
-        """What a script finds when it is started by Python."""
+        """The state that a script finds when Python starts it."""
         here, folder = os.getcwd(), os.path.dirname(self.path)
         sys.argv = [self.target.path, *self.target.arguments]
         # The project's own packages before those that are installed: of another revision too.
@@ -214,7 +214,7 @@ class Script:
         sys.stderr.flush()
         os._exit(0)
 
-    # What is said where no call is stopped in.
+    # The message if the script stopped in no call.
 
     def no_timer(self) -> str:
         """Why no call of a timer was seen."""
@@ -276,7 +276,7 @@ def wanted(message: Message) -> Key:
 def _advised(words: str, error: BaseException) -> str:
     """The words of an exception, with what helps."""
     if isinstance(error, EOFError):
-        return f"{words}: the script asks for input, and there is none; give it as an argument"
+        return f"{words}: the script asks for input, but has no input; give it as an argument"
     if isinstance(error, ModuleNotFoundError):
         return (
             f"{words}. Is it installed for {sys.executable}? Another Python is named in "

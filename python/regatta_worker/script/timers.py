@@ -1,4 +1,4 @@
-"""The timers that are known: how each is told what to time, and what it gives its caller.
+"""The timers that are known: how each gets its function, and what it returns to its caller.
 
 A timer that is not in `ADAPTERS` is added by a line there, and where it gives something else than
 these a function.
@@ -21,13 +21,13 @@ Call = Callable[[], Any]
 
 @dataclass
 class Timed:
-    """What a timer is asked to time."""
+    """The request to a timer."""
 
     call: Call
     name: str
-    """What is timed, for the case's name."""
+    """The function that is timed, for the case's name."""
     value: Callable[[list[float]], Any]
-    """What the script gets, of times in nanoseconds."""
+    """The script's result, from times in nanoseconds."""
     given: dict[str, Any] = field(default_factory=dict)
     """Words of the script for the call, such as a label."""
     before: Call | None = None
@@ -50,7 +50,7 @@ class Adapter:
     module: str
     name: str
     read: Read
-    """What it is asked to time; None: it is left to itself."""
+    """The request to it; None: it is left to itself."""
 
     @property
     def title(self) -> str:
@@ -68,7 +68,7 @@ def quantile(sorted_times: list[float], share: float) -> float:
 
 
 def milliseconds(quantiles: Any, mode: str) -> Callable[[list[float]], Any]:
-    """What `triton.testing.do_bench` gives of times."""
+    """The result of `triton.testing.do_bench` for times."""
 
     def value(times: list[float]) -> Any:
         found = sorted(time / 1e6 for time in times)

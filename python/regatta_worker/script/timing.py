@@ -59,9 +59,9 @@ class ScriptCase:
         self.loops = 1
         """Calls of a sample."""
         self.times: list[float] = []
-        """Of the samples that were taken."""
+        """The times of the samples that were taken."""
         self.plan: tuple[Plan, bool] | None = None
-        """How these were taken, and whether the call waits for the device."""
+        """The way in which these were taken, and whether the call waits for the device."""
 
     def wait(self, results: Any = None) -> None:
         """Returns when the device is done."""
@@ -75,7 +75,7 @@ class ScriptCase:
         return self.timed.call()
 
     def first(self) -> Any:
-        """What the first call returns, once the device is done with it."""
+        """The result of the first call, once the device is done with it."""
         returned = self.once()
         self.wait()
         return returned
@@ -138,7 +138,7 @@ def elapsed(call: Callable[[], Any]) -> float:
 
 
 def quick(case: ScriptCase) -> list[float]:
-    """A time of a call that is no case of this process, for the script to go on with."""
+    """A time of a call that is not a case of this process, for the script to continue with."""
 
     def once() -> None:
         case.once()

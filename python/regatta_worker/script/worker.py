@@ -23,7 +23,7 @@ from regatta_worker.script.timing import ScriptCase, torch_on_gpu
 from regatta_worker.serving import Session
 
 PACKAGES = ("numpy", "torch", "triton", "jax", "cupy", "numba")
-"""Whose versions a reading depends on, where the script imported them."""
+"""The packages whose versions a reading depends on, if the script imported them."""
 
 
 class ScriptWorker:
@@ -112,7 +112,7 @@ class ScriptWorker:
         return case.call()
 
     def census(self) -> Message:
-        """What one call does."""
+        """The structure of one call."""
         found: Message = {"launches": [], "counts": {}}
         uncounted: dict[str, str] = {}
         case = self._case()
@@ -160,7 +160,7 @@ class ScriptWorker:
             return []
 
     def release(self) -> None:
-        """Lets go of what the last calls returned; the script goes on with the next `prepare`."""
+        """Releases the results of the last calls; the script continues with the next `prepare`."""
         gc.collect()
 
 

@@ -146,7 +146,7 @@ pub struct Measurement {
     /// The hardware counters of its kernels; in the first invocations, where they were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<Box<Counters>>,
-    /// How the results of a script's call were checked, which has no float64 reference; `errors`
+    /// The check of a script call's results, which has no float64 reference; `errors`
     /// are then differences from the base's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compared: Option<Compared>,
@@ -155,7 +155,7 @@ pub struct Measurement {
     pub errors_after: BTreeMap<String, f64>,
 }
 
-/// What the results of a script's call were compared with.
+/// The comparison of a script call's results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]

@@ -118,7 +118,7 @@ pub struct PolicyTable {
 #[derive(Debug, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct SweepTable {
-    /// What is computed: an operator of `[operators]`, by default `attention`.
+    /// The operator to compute: one of `[operators]`, by default `attention`.
     pub operator: Option<String>,
     /// `worker/name` or `worker/name@environment`.
     #[cfg_attr(feature = "schemas", schemars(required))]

@@ -72,7 +72,7 @@ pub struct Suite {
 /// A call of a script, as it was when the script's calls were listed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Listed {
-    /// Its place among the calls, from 0.
+    /// The place among the calls, from 0.
     pub order: usize,
     /// The file and line of the script.
     pub place: String,

@@ -20,20 +20,20 @@ use regatta_worker::operator::{
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct OperatorTable {
-    /// What its problems differ in, by name: a whole number is the default, `"required"` has none,
+    /// The axes in which its problems differ, by name: a whole number is the default, `"required"` has none,
     /// and a list of words is a choice whose first is the default.
     #[serde(default)]
     pub axes: BTreeMap<String, OneOrMore<AxisValue>>,
     /// Types that its tensors may have, the default first; by default f32, f16 and bf16.
     pub dtypes: Option<OneOrMore<Dtype>>,
-    /// What a call is given, by the names of its arguments: a shape, or a table.
+    /// The inputs of a call, by the names of its arguments: a shape, or a table.
     pub inputs: BTreeMap<String, ValueOr<Shape, InputTable>>,
     /// Numbers that a call is given, by the names of its arguments: numbers or formulas.
     #[serde(default)]
     pub scalars: BTreeMap<String, Expression>,
-    /// What a call returns, in this order: a shape, or a table.
+    /// The outputs of a call, in this order: a shape, or a table.
     pub outputs: BTreeMap<String, ValueOr<Shape, OutputTable>>,
-    /// What must hold of the axes: `"heads % kv_heads == 0"`.
+    /// The conditions on the axes: `"heads % kv_heads == 0"`.
     pub requires: Option<OneOrMore<String>>,
     /// Floating-point operations of a call, as a formula of the axes.
     pub flops: Option<Expression>,
@@ -66,11 +66,11 @@ pub type Shape = OneOrMore<Expression>;
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct InputTable {
-    /// Its extents.
+    /// The extents.
     pub shape: Shape,
     /// The type of its elements, where that is not the case's.
     pub dtype: Option<ElementType>,
-    /// How it is drawn, by default `"normal"`.
+    /// The draw of its contents, by default `"normal"`.
     pub draw: Option<String>,
     /// `data`, `state` (restored before each call), `index` or `scale`.
     pub role: Option<Role>,
@@ -81,7 +81,7 @@ pub struct InputTable {
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct OutputTable {
-    /// Its extents.
+    /// The extents.
     pub shape: Shape,
     /// The type of its elements, where that is not the case's.
     pub dtype: Option<Dtype>,
@@ -264,7 +264,7 @@ fn declared(
     Ok(operator)
 }
 
-/// Refuses a formula that is none, or that names an axis which the operator does not have.
+/// Refuses an invalid formula, or one that names an axis which the operator does not have.
 fn check_formulas(
     document: &TomlDocument<'_>,
     at: &str,
@@ -297,7 +297,7 @@ fn check_formulas(
             };
             return Err(error(format!("`{unknown}` {why}{near} (axes: {axes})")));
         }
-        // What has no value for the example may have one for another problem.
+        // A formula without a value for the example may have one for another problem.
         if kind == FormulaKind::Condition
             && let Err(why) = formula.holds(&figures)
             && why.contains("write a condition")
@@ -491,7 +491,7 @@ mod tests {
             (
                 "weight = \"width\"",
                 "weight = { shape = \"width\", draw = \"gauss\" }",
-                "`gauss` is no draw; use",
+                "`gauss` is not a draw; use",
             ),
             (
                 "outputs = { y = \"rows, width\" }",

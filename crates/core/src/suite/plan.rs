@@ -335,8 +335,8 @@ mod tests {
     fn cases_are_dealt_in_turn_the_dearest_first_whatever_their_order() {
         let ids = ["s16", "s32", "s64", "s128", "s256"].map(|seq| format!("cpu/a:{seq},d64"));
         let mut cases: Vec<Case> = ids.iter().map(|id| id.parse().unwrap()).collect();
-        let none = Operators::new();
-        let dealt = deal(&cases, &none, 2);
+        let undeclared = Operators::new();
+        let dealt = deal(&cases, &undeclared, 2);
         let named = |shard: &[Case]| shard.iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(
             named(&dealt[0]),
@@ -344,9 +344,9 @@ mod tests {
         );
         assert_eq!(named(&dealt[1]), [&ids[1], &ids[3]].map(Clone::clone));
         cases.reverse();
-        assert_eq!(deal(&cases, &none, 2), dealt);
+        assert_eq!(deal(&cases, &undeclared, 2), dealt);
         assert_eq!(
-            deal(&cases, &none, 7)
+            deal(&cases, &undeclared, 7)
                 .iter()
                 .filter(|one| one.is_empty())
                 .count(),

@@ -14,7 +14,7 @@ const SCRIPT: &str = "script:";
 pub struct Script {
     /// The file.
     pub file: PathBuf,
-    /// What it is started with.
+    /// The arguments that it is started with.
     pub arguments: Vec<String>,
 }
 

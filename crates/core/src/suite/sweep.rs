@@ -42,7 +42,7 @@ fn texts(
 
 const EMPTY: &str = "an empty list makes no case; give at least one value";
 
-/// What a sweep is of.
+/// The subject of a sweep.
 enum Swept {
     Attention,
     Declared(Box<Operator>),

@@ -113,8 +113,8 @@ impl Arm {
         let references = references.map(|operator| reference_worker(&operator.name));
         let workers: Vec<String> = workers.chain(references).collect();
         let (environment, logs) = (setup.environment.as_deref(), directory.join("logs"));
-        let found = Processes::find(workers.iter(), &setup.suite, environment, logs)?;
-        setup.in_checkout(found.with_listed(setup.listed.clone()))
+        let processes = Processes::find(workers.iter(), &setup.suite, environment, logs)?;
+        setup.in_checkout(processes.with_listed(setup.listed.clone()))
     }
 
     /// Has the workers of a setup introduce themselves: of a side of a comparison in pairs, of

@@ -48,7 +48,7 @@ pub struct Setup {
     pub left_out: Vec<CaseId>,
     /// Cases of a suite that the revision does not have yet, with the reason.
     pub lacking: BTreeMap<CaseId, String>,
-    /// What the workers of the suite's scripts said when their calls were listed.
+    /// The hellos of the workers of the suite's scripts when their calls were listed.
     pub listed: ListedWorkers,
     /// Why a revision has none of its scripts.
     scripts_absent: Option<String>,
@@ -85,7 +85,7 @@ impl Setup {
             return Ok(None);
         }
         let environment = self.environment.as_deref();
-        listing::start(&self.suite, environment, |found| self.in_checkout(found))
+        listing::start(&self.suite, environment, |path| self.in_checkout(path))
     }
 
     /// Runs them to their ends: their calls are cases, of which a filter leaves some.

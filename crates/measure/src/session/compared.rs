@@ -1,4 +1,4 @@
-//! What a call of a script returned, compared with what the same call returned in the base.
+//! Compares the results of a script's call with those of the same call in the base.
 //!
 //! Both sides draw the same inputs, since the script begins with the same seeds. A script whose
 //! results differ from one process of the base to the next, as with inputs that are not set, has
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use regatta_core::record::types::Compared;
 use regatta_worker::protocol::OutputSample;
 
-/// How the outputs of the head were compared with the base's, and their relative L2 differences by
+/// The comparison of the head's outputs with the base's, and their relative L2 differences by
 /// name. `listed` are those of base and head when the calls were listed, in other processes.
 ///
 /// # Errors
@@ -114,7 +114,7 @@ fn relative(base: &[Option<f64>], head: &[Option<f64>]) -> Option<f64> {
 }
 
 /// The largest relative L2 difference between two right results of a type: some 8 roundings, and
-/// sums in another order. Whole numbers are to be the same.
+/// sums in another order. Whole numbers must be the same.
 fn tolerance(dtype: &str) -> f64 {
     match dtype {
         "float64" | "complex128" => 1e-10,

@@ -26,10 +26,10 @@ pub fn reference_worker(operator: &str) -> String {
     format!("{REFERENCE_PREFIX}{operator}")
 }
 
-/// What the name of a reference's worker begins with.
+/// The prefix of a reference worker's name.
 pub const REFERENCE_PREFIX: &str = "reference:";
 
-/// Where results lie, and the references that are up.
+/// The folder of results, and the references that are running.
 #[derive(Default)]
 pub struct DeclaredResults {
     folder: Option<TempDir>,
@@ -160,7 +160,7 @@ fn within(
     Ok(kept)
 }
 
-/// How far the head's output lies from the base's.
+/// The distance of the head's output from the base's.
 fn difference(output: &OutputTensor, (base, head): (&Path, &Path)) -> Result<TensorError, String> {
     const AT_ONCE: usize = 1 << 16;
     let [mut base, mut head] = [open(output, base)?, open(output, head)?];

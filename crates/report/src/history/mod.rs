@@ -230,7 +230,7 @@ pub fn json(shown: &Shown) -> serde_json::Result<String> {
     let events = shown.events(true).map(|event| {
         let mut value = serde_json::to_value(event)?;
         value["cases"] = json!(ids(&event.cases));
-        value["told"] = json!({
+        value["text"] = json!({
             "who": shown.who(&event.who, &event.cases),
             "changed": changed(event),
         });
@@ -268,9 +268,9 @@ pub fn json(shown: &Shown) -> serde_json::Result<String> {
         "from": at(0),
         "to": at(history.runs.len().saturating_sub(1)),
         "since": shown.since,
-        "said": shown.sentence(),
+        "sentence": shown.sentence(),
         "events": events.collect::<serde_json::Result<Vec<Value>>>()?,
-        "crept": crept.collect::<Vec<_>>(),
+        "drifts": crept.collect::<Vec<_>>(),
         "cases": cases.collect::<serde_json::Result<Vec<Value>>>()?,
         "damage": history.damage,
     });

@@ -108,7 +108,7 @@ fn json_names_cases_and_runs() {
     assert_eq!(value["cases"].as_array().unwrap().len(), 12);
     let event = &value["events"][0];
     assert_eq!(event["who"], "family");
-    assert_eq!(event["told"]["who"], "all 12 cases of cpu/flash");
+    assert_eq!(event["text"]["who"], "all 12 cases of cpu/flash");
     assert_eq!(event["run"]["label"], "reports/45/run.jsonl");
     assert_eq!(event["before"]["label"], "reports/44/run.jsonl");
     assert_eq!(event["cases"].as_array().unwrap().len(), 12);

@@ -11,18 +11,18 @@ use super::{
 /// One axis.
 #[derive(Clone, Copy, Debug)]
 pub struct Axis {
-    /// Its name in suites, selectors and reports, and but for those of a projection on the
+    /// The name in suites, selectors and reports, and except for those of a projection on the
     /// wire.
     pub name: &'static str,
-    /// How its values are written.
+    /// The form of its values.
     pub form: Form,
-    /// What it is where nothing is said of it.
+    /// The default.
     pub unset: Unset,
     get: fn(&Attention) -> Option<String>,
     set: fn(&mut Attention, &str) -> Result<(), ParseError>,
 }
 
-/// How the values of an axis are written: in a suite, and as a token of an id.
+/// The form of an axis's values: in a suite, and as a token of an id.
 #[derive(Clone, Copy, Debug)]
 pub enum Form {
     /// A whole number from 1 to [`LONGEST_AXIS`](super::LONGEST_AXIS); in an id behind these
@@ -43,14 +43,14 @@ pub enum Form {
 /// A word that an axis can be: in suites, selectors and reports, and on the wire; and in ids.
 pub type AxisWord = (&'static str, &'static str);
 
-/// What an axis is where nothing is said of it.
+/// The default of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unset {
     /// It must be said; by this name, where it goes by several.
     Refused(&'static str),
     /// This.
     Is(&'static str),
-    /// What that axis is.
+    /// The value of that axis.
     As(&'static str),
     /// Nothing: the problem is without it.
     Absent,
@@ -61,7 +61,7 @@ pub enum Unset {
 /// Sets `seq_q` and `seq_k` alike, in sweeps and selectors.
 pub const SEQ: &str = "seq";
 
-/// What [`SEQ`] stands for.
+/// The axes that [`SEQ`] stands for.
 pub const SEQ_AXES: [&str; 2] = ["seq_q", "seq_k"];
 
 /// An axis that is a number and the field of this name.
@@ -103,7 +103,11 @@ macro_rules! of_projection {
             name: stringify!($field),
             form: $form,
             unset: Unset::With("projection"),
-            get: |problem| problem.projection.map(|of| of.$field.to_string()),
+            get: |problem| {
+                problem
+                    .projection
+                    .map(|projection| projection.$field.to_string())
+            },
             set: |problem, text| {
                 if let Some(of) = &mut problem.projection {
                     of.$field = whole(text)?;
@@ -167,7 +171,11 @@ pub const AXES: &[Axis] = &[
                 .to_vec()
         }),
         unset: Unset::Absent,
-        get: |problem| problem.projection.map(|of| of.kind.to_string()),
+        get: |problem| {
+            problem
+                .projection
+                .map(|projection| projection.kind.to_string())
+        },
         set: |problem, text| {
             problem.projection = Some(Projection {
                 kind: text.parse()?,
@@ -181,7 +189,7 @@ pub const AXES: &[Axis] = &[
     of_projection!(ranks, Form::Number("r")),
 ];
 
-/// What a case is called by beside its problem and its parameters.
+/// The facets of a case beside its problem and its parameters.
 const OF_CASES: [&str; 3] = ["variant", "worker", "environment"];
 
 /// The names of a case's facets beside its parameters, in the order of the columns of
@@ -215,7 +223,7 @@ pub fn axis(name: &str) -> Option<&'static Axis> {
 
 fn whole(text: &str) -> Result<u32, ParseError> {
     let number = text.parse();
-    number.map_err(|_| ParseError::new(format!("`{text}` is no whole number")))
+    number.map_err(|_| ParseError::new(format!("`{text}` is not a whole number")))
 }
 
 impl Axis {
@@ -229,7 +237,7 @@ impl Axis {
         OF_PROJECTIONS.contains(&self.name)
     }
 
-    /// What its token in an id says, which no second token may.
+    /// The key of its token in an id; a key may appear once.
     pub(super) fn says(&self) -> &'static str {
         match self.form {
             Form::Lengths(_) => SEQ_AXES[0],
@@ -246,7 +254,7 @@ impl Axis {
     /// Gives it a value. Axes before it in the table have theirs already.
     ///
     /// # Errors
-    /// When the text is none of its values.
+    /// When the text is not one of its values.
     pub fn set(&self, problem: &mut Attention, text: &str) -> Result<(), ParseError> {
         (self.set)(problem, text)
     }
@@ -254,7 +262,7 @@ impl Axis {
     /// A word of a suite for it, as it is written in a report.
     ///
     /// # Errors
-    /// When the text is none of its values, whatever the other axes are.
+    /// When the text is not one of its values, whatever the other axes are.
     pub fn check(&self, text: &str) -> Result<String, ParseError> {
         match self.form {
             Form::Number(_) | Form::Width(_) => whole(text).map(|number| number.to_string()),
@@ -270,7 +278,7 @@ impl Axis {
         }
     }
 
-    /// Its value in a problem of which nothing is said about it.
+    /// The default value in a problem.
     pub fn unset_value(&self, problem: &Attention) -> Option<String> {
         match self.unset {
             Unset::Is(text) => Some(text.to_owned()),
@@ -279,7 +287,7 @@ impl Axis {
         }
     }
 
-    /// What an id says of it: nothing where that goes without saying.
+    /// The token in an id: none for a default.
     pub(super) fn token(&self, problem: &Attention) -> Option<String> {
         if self.is_of_lengths() && problem.varlen.is_some() {
             return None;
@@ -297,15 +305,15 @@ impl Axis {
                 Some(short.to_owned())
             }
             Form::Width(of) => {
-                let of = axis(of)?;
-                let name = of.value(problem)?;
-                let (_, short) = of.words().into_iter().find(|word| word.0 == name)?;
+                let width = axis(of)?;
+                let name = width.value(problem)?;
+                let (_, short) = width.words().into_iter().find(|word| word.0 == name)?;
                 Some(format!("{short}{value}"))
             }
         }
     }
 
-    /// The words that it can be; none where it is no such choice.
+    /// The words that it can be; empty unless it is such a choice.
     pub fn words(&self) -> Vec<AxisWord> {
         match self.form {
             Form::Choice(words) | Form::Layer(words) => words(),
@@ -313,7 +321,7 @@ impl Axis {
         }
     }
 
-    /// Where its token stands in an id: the lengths of a ragged batch where the length of
+    /// The place of its token in an id: the lengths of a ragged batch where the length of
     /// other problems does.
     pub(super) fn place(&self) -> usize {
         let at = |name| AXES.iter().position(|axis| axis.name == name);

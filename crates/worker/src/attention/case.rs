@@ -15,16 +15,16 @@ use crate::operator::{DeclaredProblem, Problem};
 
 /// Variant × problem × parameters: what is measured under one name.
 ///
-/// Its id reads `torch/efficient:s10000,d32,bwd:num_splits_key=1` and parses
+/// The id reads `torch/efficient:s10000,d32,bwd:num_splits_key=1` and parses
 /// back to the same case; the last part is absent when no parameter is set.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Case {
     /// The implementation.
     pub variant: VariantId,
-    /// What it computes.
+    /// The problem that it computes.
     pub problem: Problem,
-    /// How it is asked to.
+    /// The parameters that are set.
     #[serde(default, skip_serializing_if = "Params::is_empty")]
     pub params: Params,
 }
@@ -106,7 +106,7 @@ impl FromStr for Case {
     fn from_str(text: &str) -> Result<Case, ParseError> {
         let (variant, rest) = text.split_once(':').ok_or_else(|| {
             ParseError::new(format!(
-                "`{text}` is no case id; one reads `cpu/flash:h8,s2048,d64,causal`"
+                "`{text}` is not a case id; write one as `cpu/flash:h8,s2048,d64,causal`"
             ))
         })?;
         // A call of a script may have parameters alone.
@@ -128,9 +128,9 @@ impl FromStr for Case {
             params: Params::default(),
         };
         for pair in params.into_iter().flat_map(|params| params.split(',')) {
-            let (name, value) = pair
-                .split_once('=')
-                .ok_or_else(|| ParseError::new(format!("`{pair}` in `{text}` is no parameter")))?;
+            let (name, value) = pair.split_once('=').ok_or_else(|| {
+                ParseError::new(format!("`{pair}` in `{text}` is not a parameter"))
+            })?;
             if case.problem.is_call() {
                 plain_name(name)?;
             } else {

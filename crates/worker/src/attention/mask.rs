@@ -148,7 +148,7 @@ impl FromStr for Mask {
         };
         let wrong = || {
             ParseError::new(format!(
-                "`{name}` is no mask; masks are `full`, `causal`, `causal-tl`, `causal-br`, \
+                "`{name}` is not a mask; masks are `full`, `causal`, `causal-tl`, `causal-br`, \
                  `window-LEFT-RIGHT` (also with `-tl` or `-br`)"
             ))
         };

@@ -1,6 +1,6 @@
 //! The domain: attention problems, what they cost, and what they should give.
 //!
-//! Knows nobody. A [`Attention`] is one attention computation, or one [`Projection`] around
+//! Depends on no other module. A [`Attention`] is one attention computation, or one [`Projection`] around
 //! it; a [`Case`] is a variant (one implementation) on a problem with parameters.
 
 pub mod axes;
@@ -35,9 +35,12 @@ impl ParseError {
         ParseError(message.into())
     }
 
-    /// `text` is none of the names a `what` can have.
+    /// `text` is not one of the names a `what` can have.
     pub fn one_of<'a>(what: &str, text: &str, names: impl Iterator<Item = &'a str>) -> ParseError {
         let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
-        ParseError(format!("`{text}` is no {what}; use {}", names.join(", ")))
+        ParseError(format!(
+            "`{text}` is not a {what}; use {}",
+            names.join(", ")
+        ))
     }
 }

@@ -196,7 +196,7 @@ impl FromStr for VariantId {
                 })
             }
             _ => Err(ParseError::new(format!(
-                "`{text}` is no variant; write `worker/name`, for example `cpu/flash`, \
+                "`{text}` is not a variant; write `worker/name`, for example `cpu/flash`, \
                  or `worker/name@environment`"
             ))),
         }

@@ -45,7 +45,7 @@ pub struct Attention {
     pub mask: Mask,
     /// Physical order of the axes of `q, k, v, out, dout`.
     pub layout: Layout,
-    /// What is timed.
+    /// The passes that are timed.
     pub direction: Direction,
     /// Sequence lengths of a ragged batch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -279,16 +279,16 @@ impl fmt::Display for Attention {
     }
 }
 
-/// What a token of an id says.
+/// The meaning of a token of an id.
 struct IdToken {
-    /// Of what; no second token may.
+    /// The key of the token; a key may appear once.
     about: &'static str,
     /// Axes and their values, as a suite writes them.
     values: Vec<(&'static str, String)>,
 }
 
 /// Reads a token of an id. What no other axis knows is a mask; `None` where the letters of
-/// an axis stand before something that is no number.
+/// an axis stand before a text that is not a number.
 fn read_token(token: &str) -> Option<IdToken> {
     let digits = token.find(|c: char| c.is_ascii_digit());
     let (letters, rest) = token.split_at(digits.unwrap_or(token.len()));
@@ -333,15 +333,15 @@ impl FromStr for Attention {
         let mut point = Point::new();
         let mut about = BTreeSet::new();
         for token in text.split(',') {
-            let said = read_token(token)
-                .ok_or_else(|| ParseError::new(format!("`{token}` in `{text}` is no axis")))?;
-            if !about.insert(said.about) {
+            let token_read = read_token(token)
+                .ok_or_else(|| ParseError::new(format!("`{token}` in `{text}` is not an axis")))?;
+            if !about.insert(token_read.about) {
                 return Err(ParseError::new(format!(
                     "`{token}` in `{text}` says a second time what {} is",
-                    said.about
+                    token_read.about
                 )));
             }
-            point.extend(said.values);
+            point.extend(token_read.values);
         }
         Attention::at(&point)
     }
@@ -364,8 +364,8 @@ mod tests {
             ("s8,d8,bf16,f16", "says a second time what dtype is"),
             ("s8,d8,causal,x9", "says a second time what mask is"),
             ("b2,v8+8,d8", "`varlen` fixes `batch`"),
-            ("sx,s8,d8", "`sx` is no mask"),
-            ("s,d8", "`s` in `s,d8` is no axis"),
+            ("sx,s8,d8", "`sx` is not a mask"),
+            ("s,d8", "`s` in `s,d8` is not an axis"),
             ("d8", "`seq` has no default"),
             ("s8", "`head_dim` has no default"),
         ] {
@@ -408,7 +408,7 @@ mod tests {
         json!({ "axes": axes, "id": example().to_string(), "wire": example() })
     }
 
-    /// `REGATTA_WRITE_VECTORS=1` writes the file anew.
+    /// `REGATTA_WRITE_VECTORS=1` rewrites the file.
     #[test]
     fn other_languages_see_this_table() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors/axes.json");
@@ -419,7 +419,7 @@ mod tests {
         let there = std::fs::read_to_string(path).unwrap();
         assert!(
             there == text,
-            "{path} is of another table; write it anew: REGATTA_WRITE_VECTORS=1 cargo test -p \
+            "{path} is of another table; rewrite it: REGATTA_WRITE_VECTORS=1 cargo test -p \
              regatta-worker"
         );
         let axes = ["seq_q", "mask"].map(|name| axis(name).unwrap().value(&example()));

@@ -11,7 +11,7 @@ use super::axes::{AXES, Unset};
 use super::{Attention, ParseError};
 use crate::words;
 
-/// What one rank of a sequence-parallel projection computes.
+/// The part of one rank in a sequence-parallel projection.
 ///
 /// With `rows = batch · seq_q` and `columns = heads · head_dim`, each of rank `r`:
 ///

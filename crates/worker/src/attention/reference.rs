@@ -47,7 +47,7 @@ fn whole_from(
     named.collect()
 }
 
-/// What rank 0 computes, in logical order: `[rows, columns]` for all-gather, the rows of
+/// The results of rank 0, in logical order: `[rows, columns]` for all-gather, the rows of
 /// the first shard `[rows / ranks, hidden]` for reduce-scatter.
 ///
 /// The inputs are those of docs/PROTOCOL.md, "Projections": activations are tensor q and
@@ -94,7 +94,7 @@ fn projection_bytes(problem: &Attention, of: &Projection) -> u128 {
 struct Products {
     /// Blocks that are summed.
     ranks: u64,
-    /// Of the result.
+    /// The rows of the result.
     rows: u64,
     inner: u64,
     width: u64,

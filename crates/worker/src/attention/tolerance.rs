@@ -1,4 +1,4 @@
-//! How far a result may be from the float64 reference.
+//! The tolerances of results against the float64 reference.
 //!
 //! Limits are on `‖result - reference‖₂ / ‖reference‖₂` with the inputs of
 //! [`inputs`](super::inputs) (variance 1, scores of about unit variance). They
@@ -143,7 +143,7 @@ impl ErrorSums {
     }
 }
 
-/// What a result is held to without holding the whole reference.
+/// The expected result, without the whole reference.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expected {
     /// Single elements of the reference, each with its index.
@@ -155,7 +155,7 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// What is kept of a whole tensor in logical order.
+    /// The sample of a whole tensor in logical order.
     pub fn from_tensor(reference: &[f64], probes: usize, draw: Option<u64>) -> Expected {
         let elements = reference.len() as u64;
         let at = |index: u64| Some((index, *reference.get(index as usize)?));
@@ -167,7 +167,7 @@ impl Expected {
         }
     }
 
-    /// What an element is usually as large as; 1 where the reference is [`ZERO`], so that a
+    /// The usual size of an element; 1 where the reference is [`ZERO`], so that a
     /// result is held to its own size.
     fn scale(&self) -> f64 {
         let rms = (self.squares / self.elements.max(1) as f64).sqrt();
@@ -272,7 +272,8 @@ mod tests {
     fn a_wrong_probe_is_named() {
         let reference: Vec<f64> = (0..64).map(|i| f64::from(i % 3) - 1.0).collect();
         let expected = Expected::from_tensor(&reference, 16, None);
-        let mut probes: Vec<Option<f64>> = expected.probes.iter().map(|of| Some(of.1)).collect();
+        let mut probes: Vec<Option<f64>> =
+            expected.probes.iter().map(|probe| Some(probe.1)).collect();
         assert_eq!(probes_agree("dk", &probes, &expected, 1e-3), Ok(()));
         probes[3] = Some(0.5);
         let error = probes_agree("dk", &probes, &expected, 1e-3).unwrap_err();
@@ -281,14 +282,17 @@ mod tests {
         assert!(probes_agree("dk", &probes, &expected, 1e-3).is_err());
     }
 
-    /// What an H200 gave for `dq` of one key: the reference is 0, or a little beside it.
+    /// The `dq` of one key on an H200: the reference is 0, or a little beside it.
     #[test]
     fn where_the_reference_is_zero_a_result_is_held_to_its_own_size() {
         for noise in [0.0, 3e-17] {
             let expected = Expected::from_tensor(&[noise; 64], 16, None);
-            let found = |value: f64| vec![Some(value); 16];
-            assert_eq!(probes_agree("dq", &found(1.9e-7), &expected, 1e-5), Ok(()));
-            let error = probes_agree("dq", &found(1e-2), &expected, 1e-5).unwrap_err();
+            let probes_of = |value: f64| vec![Some(value); 16];
+            assert_eq!(
+                probes_agree("dq", &probes_of(1.9e-7), &expected, 1e-5),
+                Ok(())
+            );
+            let error = probes_agree("dq", &probes_of(1e-2), &expected, 1e-5).unwrap_err();
             assert!(error.contains("allows a difference of 8.0e-5"), "{error}");
         }
     }

@@ -179,7 +179,7 @@ impl FromStr for Varlen {
                 .map(|n| match n.parse::<u32>() {
                     Ok(n) if n > 0 => Ok(n),
                     _ => Err(ParseError::new(format!(
-                        "`{text}` is no list of sequence lengths; write `100+200`, \
+                        "`{text}` is not a list of sequence lengths; write `100+200`, \
                          or `1+1:100+200` for queries and keys apart"
                     ))),
                 })

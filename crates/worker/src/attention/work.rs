@@ -1,4 +1,4 @@
-//! What a problem costs at the least: arithmetic, memory traffic, memory held.
+//! The least cost of a problem: arithmetic, memory traffic, memory held.
 //!
 //! Shapes come from users, so nothing here overflows: counts are exact integers
 //! up to 128 bits, rates are f64.
@@ -238,7 +238,7 @@ mod tests {
             assert_eq!(
                 memory_bytes(&projection, true),
                 (256 + 64 + 256 + 128) * 2,
-                "the scores of {kind} are nobody's"
+                "the scores of {kind} are not stored"
             );
         }
     }

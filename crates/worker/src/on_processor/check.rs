@@ -1,4 +1,4 @@
-//! How far results are from the float64 reference, which several variants on one problem share.
+//! The errors of results against the float64 reference, which several variants on one problem share.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use crate::attention::{Attention, Direction};
 use crate::protocol::{Checked, PROBES};
 
 /// References that are kept, however large.
-const KEPT: usize = 4;
+const MAX_REFERENCES: usize = 4;
 
-/// What references may take beyond these: many small problems come again in random order.
-const KEPT_BYTES: u128 = 256 << 20;
+/// The most bytes of references beyond these: many small problems come again in random order.
+const MAX_BYTES: u128 = 256 << 20;
 
 /// A timed call that is checked beside the last one.
 pub struct DrawnCall {
     /// Counted from 1.
     pub number: u32,
-    /// Of its inputs.
+    /// The seed of its inputs.
     pub seed: u64,
-    /// What it computed.
+    /// The results.
     pub results: Vec<Vec<f32>>,
 }
 
@@ -180,8 +180,8 @@ impl References {
     /// Drops the longest unused, the last ones, before another is computed: two large references
     /// may not fit at once.
     fn make_room(&mut self) {
-        while self.0.len() >= KEPT
-            && self.0.iter().map(CachedReference::bytes).sum::<u128>() > KEPT_BYTES
+        while self.0.len() >= MAX_REFERENCES
+            && self.0.iter().map(CachedReference::bytes).sum::<u128>() > MAX_BYTES
         {
             self.0.pop();
         }

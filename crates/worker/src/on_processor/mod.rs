@@ -43,14 +43,14 @@ pub struct Tensors {
     pub dout: Vec<f32>,
 }
 
-/// What is timed: gives `out`; for `backward` `dq`, `dk` and `dv`; for `both` all four in this
+/// The call that is timed: gives `out`; for `backward` `dq`, `dk` and `dv`; for `both` all four in this
 /// order, each as the tensor it belongs to.
 pub type Compute = fn(&Attention, &Tensors) -> Vec<Vec<f32>>;
 
 /// A function, and what it can do.
 #[derive(Clone, Copy, Debug)]
 pub struct Function {
-    /// Of the variant: `naive` of worker `mine` is `mine/naive` in a suite.
+    /// The name of the variant: `naive` of worker `mine` is `mine/naive` in a suite.
     pub name: &'static str,
     /// In a line.
     pub summary: &'static str,
@@ -98,12 +98,12 @@ pub trait ProcessorCase {
     /// [`results`](crate::attention::tolerance::results) names them.
     fn results(&self) -> Vec<Vec<f32>>;
 
-    /// What each parameter became.
+    /// The effective value of each parameter.
     fn effective(&self) -> BTreeMap<String, ParamValue> {
         BTreeMap::new()
     }
 
-    /// What one call does; empty where that is not known.
+    /// The structure of one call; empty if unknown.
     fn census(&mut self) -> Structure {
         Structure::default()
     }
@@ -158,7 +158,7 @@ struct FunctionCase {
     seed: u64,
     compute: Compute,
     tensors: Tensors,
-    /// Of the last call.
+    /// The results of the last call.
     results: Vec<Vec<f32>>,
 }
 
@@ -247,7 +247,7 @@ impl OnProcessor {
     }
 }
 
-/// How often results are read before a call is refused whose results took time each time.
+/// The number of reads of results before a call is refused whose results took time each time.
 const ATTEMPTS: usize = 10;
 
 /// The results of the last timed call, which took `call_ns`.
@@ -259,9 +259,9 @@ fn read_results(
     case: &mut dyn ProcessorCase,
     call_ns: Nanoseconds,
 ) -> Result<Vec<Vec<f32>>, String> {
-    const LEAST: Nanoseconds = Nanoseconds(1e6);
+    const MIN_TIME: Nanoseconds = Nanoseconds(1e6);
     let late =
-        |(first, again): (Nanoseconds, Nanoseconds)| first - again > LEAST.max(call_ns / 2.0);
+        |(first, again): (Nanoseconds, Nanoseconds)| first - again > MIN_TIME.max(call_ns / 2.0);
     let mut results = Vec::new();
     let first = time(|| results = case.results());
     let mut read = (first, time(|| drop(case.results())));
@@ -545,8 +545,8 @@ mod tests {
             worker.prepared = Some((request, case));
             let measured = worker.measure(&Measure::default(), &mut |_| Ok(false));
             let refused = measured.err().map(|refusal| refusal.to_string());
-            let told = refused.is_some_and(|why| why.contains("the call left work for later"));
-            assert_eq!(told, [InAThread, WhenRead].contains(&works));
+            let late = refused.is_some_and(|why| why.contains("the call left work for later"));
+            assert_eq!(late, [InAThread, WhenRead].contains(&works));
         }
     }
 }

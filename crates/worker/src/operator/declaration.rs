@@ -16,20 +16,20 @@ use crate::attention::{Direction, Dtype, ParamValue, ParseError};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Operator {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// What its problems differ in, `dtype` aside.
+    /// The axes in which its problems differ, `dtype` aside.
     pub axes: BTreeMap<String, AxisKind>,
     /// Types that its tensors may have, the default first.
     pub dtypes: Vec<Dtype>,
-    /// What a call is given, by the names of the arguments.
+    /// The inputs of a call, by the names of the arguments.
     pub inputs: BTreeMap<String, Input>,
     /// Numbers that a call is given, by the names of the arguments.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub scalars: BTreeMap<String, Expression>,
-    /// What a call gives, in the order in which it returns them.
+    /// The outputs of a call, in the order in which it returns them.
     pub outputs: Vec<Output>,
-    /// What must hold of the axes.
+    /// The conditions on the axes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requires: Vec<Expression>,
     /// Floating-point operations of a call.
@@ -64,9 +64,9 @@ pub struct Input {
     /// Type of its elements; `None`: that of the problem.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dtype: Option<ElementType>,
-    /// Its contents.
+    /// The contents.
     pub draw: Draw<Expression>,
-    /// What it is for.
+    /// The role.
     pub role: Role,
 }
 
@@ -74,7 +74,7 @@ pub struct Input {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Output {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// Extents.
     pub shape: Vec<Expression>,
@@ -119,7 +119,7 @@ const TAKEN: [&str; 9] = [
 /// Checks what can name an axis of a declared operator.
 ///
 /// # Errors
-/// A name that is none, or that means something else.
+/// An invalid name, or one with another meaning.
 pub fn axis_name(name: &str) -> Result<(), ParseError> {
     let letter = |c: char| c.is_ascii_alphabetic() || c == '_';
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -141,7 +141,7 @@ pub fn axis_name(name: &str) -> Result<(), ParseError> {
 const MAX_ELEMENTS: u64 = 1 << 36;
 
 impl Operator {
-    /// The axes of a problem as numbers that formulas name; words are none.
+    /// The axes of a problem as numbers that formulas name; words are left out.
     pub fn figures(&self, problem: &DeclaredProblem) -> Figures {
         let numbers = problem.axes.iter().filter_map(|(name, value)| match value {
             ParamValue::Int(number) => Some((name.clone(), Value::from(*number))),
@@ -213,7 +213,7 @@ impl Operator {
         all
     }
 
-    /// What a worker is sent for a problem.
+    /// The operands that a worker is sent for a problem.
     ///
     /// # Errors
     /// The key that has no value for this problem, and why.
@@ -304,14 +304,14 @@ impl Operator {
     }
 }
 
-/// What a formula gives.
+/// The value of a formula.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FormulaKind {
     /// A whole number.
     Whole,
     /// A real number.
     Real,
-    /// Whether something holds.
+    /// True if a condition holds.
     Condition,
 }
 
@@ -327,7 +327,7 @@ impl Output {
     }
 }
 
-/// The extents of a tensor, or the place of one that is none and why.
+/// The extents of a tensor, or the place of an invalid one and the reason.
 fn shape(shape: &[Expression], figures: &Figures) -> Result<Vec<u64>, (usize, String)> {
     let mut extents = Vec::new();
     let mut elements = 1u64;

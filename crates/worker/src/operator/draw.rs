@@ -1,4 +1,4 @@
-//! How the contents of an input are drawn: a closed list, the same in every language.
+//! The draws of an input's contents: a closed list, the same in every language.
 //!
 //! An element is a pure function of the seed, the input's name and its index. Words of 64 bits come
 //! from SplitMix64; a draw transforms them. `tests/vectors/draws.json` has elements of each draw.
@@ -21,7 +21,7 @@ use super::operands::{ElementType, InputTensor};
 pub struct Draw<T> {
     /// Which of the draws.
     pub kind: DrawKind,
-    /// Its arguments; those that are left out of a declaration have their defaults here.
+    /// The arguments; those that are left out of a declaration have their defaults here.
     pub arguments: Vec<T>,
 }
 
@@ -200,7 +200,7 @@ impl Draw<f64> {
         }
     }
 
-    /// What in the arguments gives no number, as the end of a sentence.
+    /// The fault in the arguments that gives no number, as the end of a sentence.
     fn objection(&self, elements: u64) -> Option<String> {
         let arguments = &self.arguments[..];
         if arguments.iter().any(|number| !number.is_finite()) {

@@ -64,7 +64,7 @@ impl Figures {
         Figures(Value::from_pairs(figures))
     }
 
-    /// The figure of this name; `None` for a name that is none.
+    /// The figure of this name; `None` for an unknown name.
     pub fn get(&self, name: &str) -> Option<i64> {
         let mut figure = self.0.clone();
         for part in name.split('.') {
@@ -137,7 +137,7 @@ impl Expression {
         value.map_err(|why| format!("`{self}`: {why}"))
     }
 
-    /// Whether the condition holds.
+    /// Returns true if the condition holds.
     ///
     /// # Errors
     /// As [`Expression::value`].
@@ -152,7 +152,7 @@ impl Expression {
     /// Checks that the text is a formula, or a condition, of names that there are.
     ///
     /// # Errors
-    /// What is wrong with it, with the text.
+    /// The fault in it, with the text.
     pub fn check(&self, figures: &Figures, condition: bool) -> Result<(), String> {
         self.unknown_name(figures)
             .and_then(|unknown| match unknown {
@@ -160,13 +160,14 @@ impl Expression {
                 None => Ok(()),
             })
             .map_err(|why| format!("`{self}`: {why}"))?;
-        // What has no value for the example may have one for another problem.
+        // A formula without a value for the example may have one for another problem.
         if self.evaluate(figures, false).is_err() {
             return Ok(());
         }
-        match condition {
-            true => self.holds(figures).map(drop),
-            false => self.value(figures).map(drop),
+        if condition {
+            self.holds(figures).map(drop)
+        } else {
+            self.value(figures).map(drop)
         }
     }
 

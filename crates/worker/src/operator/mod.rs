@@ -1,4 +1,4 @@
-//! What is computed: built-in attention, or an operator that a suite declares as data.
+//! Operators: built-in attention, or an operator that a suite declares as data.
 //!
 //! A [`Problem`] is an operator with a value for each axis. That of attention is a struct of its
 //! own, since kernels in Rust compute it; any other is a name and values. Shapes, draws and
@@ -42,7 +42,7 @@ pub enum Problem {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct DeclaredProblem {
-    /// Its name.
+    /// The name.
     pub operator: String,
     /// Values by axis, `dtype` aside.
     pub axes: BTreeMap<String, ParamValue>,

@@ -12,12 +12,12 @@ use crate::words;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Operands {
-    /// What a call is given, by name.
+    /// The inputs of a call, by name.
     pub inputs: Vec<InputTensor>,
     /// Numbers that a call is given, by name.
     #[serde(default)]
     pub scalars: BTreeMap<String, f64>,
-    /// What a call gives, in the order in which it returns them.
+    /// The outputs of a call, in the order in which it returns them.
     pub outputs: Vec<OutputTensor>,
 }
 
@@ -31,9 +31,9 @@ pub struct InputTensor {
     pub shape: Vec<u64>,
     /// Type of its elements.
     pub dtype: ElementType,
-    /// Its contents.
+    /// The contents.
     pub draw: Draw<f64>,
-    /// What it is for.
+    /// The role.
     #[serde(default)]
     pub role: Role,
 }
@@ -42,7 +42,7 @@ pub struct InputTensor {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct OutputTensor {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// Extents.
     pub shape: Vec<u64>,
@@ -72,7 +72,7 @@ impl Operands {
     }
 }
 
-/// What an input is for.
+/// The role of an input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]

@@ -41,7 +41,7 @@ class OperatorCase(Case):
     bound: Callable[..., Any]
     """The function of the tensors, in the order of `given`."""
     folder: str | None
-    """Where results are written."""
+    """The folder into which results are written."""
     arguments: list[Any] = field(default_factory=list)
     timed: tuple[timing.Plan, bool] | None = None
     replay: Callable[[], None] | None = None
@@ -112,7 +112,7 @@ class OperatorWorker(CaseWorker[OperatorCase]):
 
     functions: Mapping[str, OperatorFunction]
 
-    # What a framework says.
+    # The answers of a framework.
 
     def array(self, tensor: InputTensor, seed: int) -> Any:
         """An input in the set of a seed, as the function is given it. Raises Unsupported for a type
@@ -132,7 +132,7 @@ class OperatorWorker(CaseWorker[OperatorCase]):
         raise NotImplementedError
 
     def same(self, given: Any, drawn: Any) -> bool:
-        """Whether an input still has the contents that were put there."""
+        """True if an input still has the contents that were put there."""
         raise NotImplementedError
 
     def adapted(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -140,7 +140,7 @@ class OperatorWorker(CaseWorker[OperatorCase]):
         return function
 
     def before_first_call(self, case: OperatorCase) -> None:
-        """What precedes the first call, untimed."""
+        """The untimed work before the first call."""
 
     # The requests.
 

@@ -38,7 +38,7 @@ class CupyOperators(TorchOperators):
             return torch.from_dlpack(value) if isinstance(value, cupy.ndarray) else value
 
         def called(**given: Any) -> Any:
-            # What the function queues goes where torch's own work goes, which the clock sees.
+            # The function queues its work on torch's own stream, which the clock sees.
             with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
                 returned = function(**{name: view(value) for name, value in given.items()})
             several = isinstance(returned, (tuple, list))

@@ -18,7 +18,7 @@ CHUNK = 1 << 20
 
 NORMAL_MEAN = 262_140.0
 NORMAL_DEVIATION = math.sqrt(8.0 * (65536.0 * 65536.0 - 1.0) / 12.0)
-"""Of a sum of eight whole numbers of 16 bits."""
+"""The deviation of a sum of eight whole numbers of 16 bits."""
 
 
 def stream(seed: int, name: str) -> int:

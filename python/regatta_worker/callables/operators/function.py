@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OperatorFunction:
-    """What its signature says."""
+    """The arguments of its signature."""
 
     where: str
     function: Callable[..., Any]
@@ -70,7 +70,7 @@ class OperatorFunction:
 
 
 def read_operator(where: str, function: Any, no_attention: str = "") -> OperatorFunction | None:
-    """What a function's signature says; `None` where it cannot be called by names."""
+    """The arguments of a function; `None` if it cannot be called by names."""
     if isinstance(function, type) or not callable(function):
         return None
     if type(function).__module__.partition(".")[0] == "triton":

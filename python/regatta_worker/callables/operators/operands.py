@@ -28,7 +28,7 @@ class InputTensor:
     role: str
 
     def drawn(self, seed: int) -> np.ndarray:
-        """Its contents in the set of a seed, rounded to its type: float32 or int64."""
+        """The contents in the set of a seed, rounded to its type: float32 or int64."""
         return draws.rounded(draws.values(self, seed), self.dtype)
 
 
@@ -45,7 +45,7 @@ class OutputTensor:
 
 @dataclass(frozen=True)
 class Operands:
-    """What a call is given, by name, and what it gives."""
+    """The inputs of a call, by name, and its outputs."""
 
     inputs: tuple[InputTensor, ...]
     scalars: Mapping[str, float]
@@ -84,7 +84,7 @@ class Operands:
         return tuple(output for output in self.outputs if output.in_place is None)
 
     def results(self, where: str, returned: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-        """What a call returned, by the outputs' names; those that it leaves in states, from there.
+        """The results of a call, by the outputs' names; those that it leaves in states, from there.
 
         Raises Failed where it returned something else.
         """

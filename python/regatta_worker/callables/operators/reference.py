@@ -17,13 +17,13 @@ from regatta_worker.device import cpu_device
 from regatta_worker.protocol.channel import Failed, Message, required
 
 KEPT_BYTES = 1 << 30
-"""What results of references are kept at the most."""
+"""The most bytes of references' results that are kept."""
 
 ZERO = 1e-12
 """A root mean square below which a result is zero: its own size is then compared."""
 
 ANOTHER = 1 << 32
-"""How far the seed of an input that is drawn again lies from the others'."""
+"""The distance of a redrawn input's seed from the others'."""
 
 
 class Reference:
@@ -90,7 +90,7 @@ class Reference:
         return results
 
     def sensitivity(self, operands: Operands, seed: int) -> dict[str, Message]:
-        """How far the results move when each input is drawn again and each scalar is doubled."""
+        """The changes of the results when each input is drawn again and each scalar is doubled."""
         before = self.computed(operands, seed)
         moved = {}
         for one in operands.inputs:

@@ -67,9 +67,9 @@ impl PlaneReference {
         let gradients = self.gradients.as_ref();
         match name {
             "out" => Some((Heads::Query, dv, &self.forward.out)),
-            "dq" => gradients.map(|of| (Heads::Query, d, &of.dq[..])),
-            "dk" => gradients.map(|of| (Heads::Key, d, &of.dk[..])),
-            "dv" => gradients.map(|of| (Heads::Key, dv, &of.dv[..])),
+            "dq" => gradients.map(|gradients| (Heads::Query, d, &gradients.dq[..])),
+            "dk" => gradients.map(|gradients| (Heads::Key, d, &gradients.dk[..])),
+            "dv" => gradients.map(|gradients| (Heads::Key, dv, &gradients.dv[..])),
             _ => None,
         }
     }
@@ -143,12 +143,12 @@ pub fn bytes(problem: &Attention) -> u128 {
     }
 }
 
-/// What each result of a problem is compared with: elements at [`PROBES`] indices, and the size of
+/// The expected results of a problem: elements at [`PROBES`] indices, and the size of
 /// those around them. Of `out` and `dq` the rows that hold them are computed alone; of `dk` and
 /// `dv` their planes, a few at a time, as many as `memory` bytes hold.
 ///
 /// # Errors
-/// When what is to be held at once cannot be had.
+/// When the memory for it cannot be had.
 pub fn expected(
     problem: &Attention,
     seed: u64,
@@ -160,7 +160,7 @@ pub fn expected(
         let expected = Expected::from_tensor(&out, PROBES, draw);
         return Ok(BTreeMap::from([("out", expected)]));
     }
-    let mut found = BTreeMap::new();
+    let mut by_name = BTreeMap::new();
     let mut wanted = Vec::new();
     for &(name, _) in results(problem.direction) {
         let [rows, heads, dim] = result_shape(problem, name);
@@ -177,7 +177,7 @@ pub fn expected(
             squares: 0.0,
             elements: 0,
         };
-        found.insert(name, expected);
+        by_name.insert(name, expected);
     }
     let side = |name: &str| match name {
         "out" | "dq" => Heads::Query,
@@ -214,7 +214,7 @@ pub fn expected(
         for (part, probes) in computed.collect::<Result<Vec<_>, TooLarge>>()? {
             for &(name, number, at, x) in probes {
                 let (Some(expected), Some((_, dim, values))) =
-                    (found.get_mut(name), part.result(name))
+                    (by_name.get_mut(name), part.result(name))
                 else {
                     continue;
                 };
@@ -224,7 +224,7 @@ pub fn expected(
             }
         }
     }
-    Ok(found)
+    Ok(by_name)
 }
 
 /// Rows over all sequences, heads, and elements of a row of a result (`out`, `dq`, `dk`, `dv`).

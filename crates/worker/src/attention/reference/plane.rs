@@ -13,7 +13,7 @@ use crate::attention::inputs::{Tensor, element, rounded};
 use crate::attention::{Attention, Dtype, Mask};
 use crate::matrix::{Matrix, multiply};
 
-/// Where elements of inputs come from, by their index in logical order.
+/// The source of inputs' elements, by their index in logical order.
 pub(super) type Elements<'a> = &'a (dyn Fn(Tensor, usize) -> f64 + Sync);
 
 /// The inputs that a seed defines.
@@ -21,7 +21,7 @@ pub(super) fn seeded(seed: u64, dtype: Dtype) -> impl Fn(Tensor, usize) -> f64 +
     move |tensor, index| rounded(element(seed, tensor, index as u64), dtype)
 }
 
-/// Whether a tensor has a row for each query and query head, or for each key and key-value head.
+/// The heads of a tensor: a row for each query and query head, or for each key and key-value head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heads {
     /// `q`, `out`, `dout`, `dq`.
@@ -30,7 +30,7 @@ pub enum Heads {
     Key,
 }
 
-/// Where a plane lies in its problem.
+/// The place of a plane in its problem.
 #[derive(Clone, Debug)]
 pub struct PlaneId {
     /// The sequence of the batch.
@@ -170,13 +170,13 @@ impl PlaneId {
         }
     }
 
-    /// Where a row of the plane begins in the whole tensor in logical order.
+    /// The start of the plane's row in the whole tensor in logical order.
     pub(super) fn index(&self, side: Heads, row: usize, dim: usize) -> usize {
         let seen = self.seen(side);
         self.start(side, row / seen.len(), seen.start + row % seen.len(), dim)
     }
 
-    /// Where row `row` of the sequence begins in the whole tensor, of the plane's `member`-th
+    /// The start of row `row` of the sequence in the whole tensor, for the plane's `member`-th
     /// head.
     pub(super) fn start(&self, side: Heads, member: usize, row: usize, dim: usize) -> usize {
         let (first, members) = match side {
@@ -281,7 +281,7 @@ impl PlaneId {
     }
 }
 
-/// What forward gives of a plane; a row for each query that sees a key.
+/// The results of forward for a plane; a row for each query that sees a key.
 pub struct PlaneForward {
     /// `[group, queries, head_dim_v]`.
     pub out: Vec<f64>,
@@ -289,7 +289,7 @@ pub struct PlaneForward {
     pub lse: Vec<f64>,
 }
 
-/// What backward gives of a plane.
+/// The results of backward for a plane.
 pub struct PlaneGradients {
     /// `[group, queries, head_dim]`.
     pub dq: Vec<f64>,

@@ -123,8 +123,8 @@ proptest! {
     #[test]
     fn forward_is_the_textbook(problem in tiny(), seed in any::<u64>()) {
         let inputs = Inputs::generate(&problem, seed);
-        let found = whole(&problem, seed).unwrap();
-        for (a, b) in found["out"].iter().zip(textbook(&problem, &inputs)) {
+        let results = whole(&problem, seed).unwrap();
+        for (a, b) in results["out"].iter().zip(textbook(&problem, &inputs)) {
             prop_assert!((a - b).abs() < 1e-12, "{problem}: {a} {b}");
         }
     }
@@ -133,7 +133,7 @@ proptest! {
     fn backward_is_the_slope_of_forward(problem in tiny(), seed in any::<u64>()) {
         const STEP: f64 = 1e-5;
         let inputs = Inputs::generate(&problem, seed);
-        let found = whole(&problem.with(Direction::Backward), seed).unwrap();
+        let results = whole(&problem.with(Direction::Backward), seed).unwrap();
         type Pick = fn(&mut Inputs) -> &mut [f64];
         let axes: [(&str, Pick); 3] = [
             ("dq", |inputs| &mut inputs.q),
@@ -141,7 +141,7 @@ proptest! {
             ("dv", |inputs| &mut inputs.v),
         ];
         for (gradient, pick) in axes {
-            for (i, slope) in found[gradient].iter().enumerate() {
+            for (i, slope) in results[gradient].iter().enumerate() {
                 let nudged = |by: f64| {
                     let mut inputs = inputs.clone();
                     pick(&mut inputs)[i] += by;
@@ -166,10 +166,10 @@ proptest! {
         draw in any::<Option<u64>>(),
     ) {
         let both = problem.with(Direction::Both);
-        let found = expected(&both, seed, draw, memory).unwrap();
+        let results = expected(&both, seed, draw, memory).unwrap();
         for (name, whole) in whole(&both, seed).unwrap() {
             let right = Expected::from_tensor(&whole, 16, draw);
-            prop_assert_eq!(&found[name].probes, &right.probes, "{} {}", both, name);
+            prop_assert_eq!(&results[name].probes, &right.probes, "{} {}", both, name);
         }
     }
 }
@@ -181,8 +181,8 @@ fn memory_follows_the_mask_and_not_the_tensors() {
     let rows_q = 2 * (128 + 128) + 2;
     let rows_k = 64 * 2 * (128 + 128);
     assert_eq!(bytes(&problem), 8 * (rows_q + rows_k));
-    let found = expected(&problem, 1, None, 1 << 20).unwrap();
-    assert!(found["out"].squares > 0.0);
+    let results = expected(&problem, 1, None, 1 << 20).unwrap();
+    assert!(results["out"].squares > 0.0);
     let full: Attention = "s1,sk10000000,d128".parse().unwrap();
     assert!(bytes(&full) > 8 * 10_000_000 * 256);
 }
@@ -222,17 +222,17 @@ fn an_eighth_of_the_planes_is_checked_the_first_and_the_last_among_them() {
 #[test]
 fn a_query_without_keys_is_zero() {
     let problem: Attention = "s4,sk2,d3,causal-br,both".parse().unwrap();
-    let found = whole(&problem, 1).unwrap();
-    assert_eq!(found["out"][..6], [0.0; 6]);
-    assert_eq!(found["dq"][..6], [0.0; 6]);
-    assert!(found["dk"].iter().all(|x| x.is_finite()));
+    let results = whole(&problem, 1).unwrap();
+    assert_eq!(results["out"][..6], [0.0; 6]);
+    assert_eq!(results["dq"][..6], [0.0; 6]);
+    assert!(results["dk"].iter().all(|x| x.is_finite()));
 }
 
 fn of_rank_0(id: &str) -> (Attention, Sizes, Vec<f64>) {
     let problem: Attention = id.parse().unwrap();
-    let of = problem.projection.unwrap();
-    let out = projection(&problem, &of, 42).unwrap();
-    let sizes = of.sizes(&problem);
+    let rank = problem.projection.unwrap();
+    let out = projection(&problem, &rank, 42).unwrap();
+    let sizes = rank.sizes(&problem);
     (problem, sizes, out)
 }
 
@@ -251,8 +251,8 @@ fn all_gather_is_the_whole_times_the_first_block() {
                 at(Tensor::Q, row * sizes.hidden + x) * at(Tensor::K, x * sizes.columns + column)
             });
             let expected: f64 = products.sum();
-            let found = out[(row * 4 + column) as usize];
-            assert!((found - expected).abs() < 1e-12, "{row},{column}");
+            let value = out[(row * 4 + column) as usize];
+            assert!((value - expected).abs() < 1e-12, "{row},{column}");
         }
     }
 }
@@ -270,8 +270,8 @@ fn reduce_scatter_sums_over_ranks_and_keeps_the_first_shard() {
                         * at(Tensor::K, (rank * 4 + column) * 5 + wide);
                 }
             }
-            let found = out[(row * 5 + wide) as usize];
-            assert!((found - expected).abs() < 1e-12, "{row},{wide}");
+            let value = out[(row * 5 + wide) as usize];
+            assert!((value - expected).abs() < 1e-12, "{row},{wide}");
         }
     }
 }
