@@ -6,6 +6,7 @@ mod cli;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use cli::outputs::{self, OF_HISTORIES, OF_TRACES};
 use cli::{
     Ended, Stop, baseline, bisect, build, compare, completions, diff, doctor, env, gate, gone,
     history, init, leave_nothing, list, note, report, run, trace, worker,
@@ -13,6 +14,7 @@ use cli::{
 use owo_colors::OwoColorize;
 use regatta_core::secrets;
 use regatta_measure::worker::supervisor;
+use regatta_report::Format;
 
 /// Says whether attention kernels got slower, how sure that is, and why
 #[derive(Parser, Debug)]
@@ -84,11 +86,16 @@ fn command_line() -> clap::Command {
     }
     // A search compares times.
     let bisect = |bisect: clap::Command| bisect.mut_arg("structure_only", |arg| arg.hide(true));
+    let formats = |command: clap::Command, formats: &[Format]| {
+        command.mut_arg("output", |arg| arg.long_help(outputs::help(formats)))
+    };
     command
         .before_help(list.trim_end().to_owned())
         .before_long_help(groups.trim().to_owned())
         .help_template("{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}{after-help}")
         .mut_subcommand("bisect", bisect)
+        .mut_subcommand("trace", |trace| formats(trace, &OF_TRACES))
+        .mut_subcommand("history", |history| formats(history, &OF_HISTORIES))
 }
 
 fn main() -> ExitCode {

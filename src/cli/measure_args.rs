@@ -55,10 +55,10 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "SHARE", value_parser = share, hide_short_help = true)]
     pub threshold: Option<Share>,
 
-    /// Measure no longer than this: 90s, 15m
+    /// Start no invocation or pair that would end later: 90s, 15m
     ///
-    /// Starts no invocation or pair that would end later, after the first. The report says how many
-    /// there are, and which cases are inconclusive.
+    /// The first is always measured. The report says how many there are, and which cases are
+    /// inconclusive.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub time_limit: Option<Duration>,
 

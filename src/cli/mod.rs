@@ -14,7 +14,7 @@ pub mod history;
 pub mod init;
 pub mod list;
 mod measure_args;
-mod outputs;
+pub mod outputs;
 mod progress;
 pub mod report;
 mod reporting;

@@ -14,11 +14,14 @@ use regatta_report::{self as report, Format, Report, files};
 /// The formats of a trace.
 pub const OF_TRACES: [Format; 2] = [Format::Html, Format::Perfetto];
 
+/// The formats of a history.
+pub const OF_HISTORIES: [Format; 1] = [Format::Html];
+
 /// Files of chosen formats.
 #[derive(Args, Clone, Debug)]
 pub struct Outputs {
     /// Write a file, `-` for standard output (repeatable)
-    #[arg(long, short, value_name = "FORMAT=PATH", value_parser = output, long_help = help())]
+    #[arg(long, short, value_name = "FORMAT=PATH", value_parser = output, long_help = help(&Vec::from_iter(Format::all())))]
     output: Vec<Output>,
 }
 
@@ -29,9 +32,11 @@ struct Output {
     path: PathBuf,
 }
 
-/// The help text, with every format.
-fn help() -> String {
-    let lines = Format::all().map(|f| format!("\n{}: {}", f.name(), f.about()));
+/// The help of `--output`, with these formats.
+pub fn help(formats: &[Format]) -> String {
+    let lines = formats
+        .iter()
+        .map(|f| format!("\n{}: {}", f.name(), f.about()));
     let first = "Write a file, `-` for standard output (repeatable). Formats:\n";
     first.to_owned() + &lines.collect::<String>()
 }

@@ -3,9 +3,9 @@
 
     tests/load/verdicts.py REGATTA [COUNT] [ROW...]
 
-Each row is measured COUNT times (10): the tutorial's function unchanged, with the tutorial's 10 % slip,
-and made faster by a thread, by 14 times and by 2.4 times. `python3` needs NumPy. ROW takes the rows
-whose name begins with it. docs/EVIDENCE.md has what two cores gave.
+Each row is measured COUNT times (10): the function of docs/FUNCTIONS.md as it is, with its 10 %
+slip, and made faster by a thread, by 14 times and by 2.4 times. `python3` needs NumPy. ROW takes
+the rows whose name begins with it. docs/EVIDENCE.md has what two cores gave.
 """
 
 from __future__ import annotations

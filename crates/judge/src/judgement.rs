@@ -95,7 +95,7 @@ pub struct SideSummary {
     pub machine: String,
     /// `revision`, with `+` when the tree was dirty.
     pub revision: Option<String>,
-    /// Invocations planned.
+    /// The most invocations of a case.
     pub invocations: u32,
     /// The filter, with the number of cases that it left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]

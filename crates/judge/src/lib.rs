@@ -190,13 +190,17 @@ pub fn with_pairs(mut judgement: Judgement, pairs: Judgement, options: &Options)
 
 fn summary(side: &Side) -> SideSummary {
     let header = &side.header;
+    // Open cases are measured more often than planned.
+    let records = side.cases.values();
+    let most = records.map(|record| record.invocations.len() as u32).max();
+    let most = most.filter(|most| *most > 0);
     SideSummary {
         label: side.label.clone(),
         suite: header.suite.name.clone(),
         started: header.started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         machine: header.machine.name.clone(),
         revision: header.git.as_ref().map(revision_text),
-        invocations: header.settings.invocations,
+        invocations: most.unwrap_or(header.settings.invocations),
         filter: (!header.suite.filter.is_empty()).then(|| {
             let filter = format!("--filter {}", header.suite.filter.join(" "));
             match header.suite.filtered_out {

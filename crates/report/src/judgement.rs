@@ -433,7 +433,8 @@ fn every_alone(rows: &[Row], lists: Lists) -> Vec<Block> {
             ..table
         }),
     ];
-    if rows.iter().any(|row| row.head.is_some()) {
+    let mut timings = rows.iter().filter_map(|row| row.head.as_ref());
+    if timings.any(|timing| timing.invocations_ns.len() > 1) {
         let spread = "spread: from the fastest invocation to the slowest, as a part of the median";
         blocks.push(Block::list([spread.to_owned()]));
     }

@@ -5,14 +5,13 @@ use std::path::{Component, Path};
 
 use super::{ShowArgs, Which};
 use super::{since, time};
-use crate::cli::outputs::{is_stdout, put};
+use crate::cli::outputs::{OF_HISTORIES, is_stdout, put};
 use crate::cli::{Ended, Stop, note, print, print_json, show_blocks};
 use regatta_core::record::history::{About, Came, History, HistoryFile, HistoryRun, HistoryStore};
 use regatta_core::record::run_file;
 use regatta_core::suite::matches_id;
 use regatta_core::suite::rules::Metric;
 use regatta_judge::history::{Options, series, trends};
-use regatta_report::Format;
 use regatta_report::document::{Block, Table, TableRow};
 use regatta_report::files::place;
 use regatta_report::history::{self, Shown};
@@ -27,8 +26,7 @@ use serde_json::json;
 /// When it is missing, cannot be read, or lacks the selected part: exit code 2; when
 /// the page cannot be written: 3.
 pub(super) fn run(args: &ShowArgs) -> Ended {
-    args.outputs
-        .check("a history", &[Format::Html], args.json)?;
+    args.outputs.check("a history", &OF_HISTORIES, args.json)?;
     let stored = chosen(&args.which)?;
     let history = read(&stored)?;
     let (Some(newest), Some(_)) = (history.runs.last(), history.runs.first()) else {
