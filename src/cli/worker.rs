@@ -11,6 +11,7 @@ use regatta_cuda::{CudaWorker, Offer};
 use regatta_measure::conformance::{self, Check, CheckResult};
 use regatta_measure::experiment::arm::with_log;
 use regatta_measure::interrupt;
+use regatta_measure::sensitivity;
 use regatta_measure::worker::WorkerSpec;
 use regatta_measure::worker::host::WorkerProcess;
 use regatta_report::document::{Block, ListItem, Tone};
@@ -41,15 +42,21 @@ enum WorkerAction {
         #[arg(long, requires = "name")]
         contract: Option<PathBuf>,
     },
-    /// Start a worker, and check it by docs/PROTOCOL.md
+    /// Start a worker, and check it by docs/PROTOCOL.md; or check a suite's operators
+    ///
+    /// With a suite, the reference of each declared operator is run on inputs of which one is drawn
+    /// again, or one scalar doubled: each has to move a result by four limits.
     ///
     /// Exits 0 when it conforms, 1 when it does not, 2 when it cannot be started.
     Check {
+        /// A suite whose declared operators are checked
+        #[arg(conflicts_with = "command", required_unless_present = "command")]
+        suite: Option<String>,
         /// Machine-readable output
         #[arg(long)]
         json: bool,
         /// The command that starts it
-        #[arg(required = true, last = true, value_name = "COMMAND")]
+        #[arg(last = true, value_name = "COMMAND")]
         command: Vec<String>,
     },
 }
@@ -69,7 +76,12 @@ pub fn run(args: &WorkerArgs) -> Ended {
             (Some(name), Some(file), Some(contract)) => serve(kernels(name, file, contract)?),
             _ => serve(own(worker)?),
         },
-        WorkerAction::Check { json, command } => check(command, *json),
+        WorkerAction::Check {
+            suite: Some(name),
+            json,
+            ..
+        } => check_operators(name, *json),
+        WorkerAction::Check { json, command, .. } => check(command, *json),
     }
 }
 
@@ -92,6 +104,20 @@ fn kernels(name: &str, file: &Path, contract: &Path) -> Result<Box<dyn Worker>, 
 fn serve(mut worker: Box<dyn Worker>) -> Ended {
     serve_on_descriptors(worker.as_mut()).map_err(Stop::usage)?;
     Ok(0)
+}
+
+fn check_operators(name: &str, json: bool) -> Ended {
+    watch_for("");
+    let suite = regatta_core::suite::load(name)?;
+    let logs = tempfile::tempdir().map_err(Stop::usage)?;
+    interrupt::leaves(logs.path().to_owned());
+    let checks = sensitivity::check(&suite, logs.path().to_owned()).map_err(Stop::usage)?;
+    show(
+        checks,
+        json,
+        "each input moves the results",
+        "an input moves no result",
+    )
 }
 
 fn check(command: &[String], json: bool) -> Ended {
@@ -117,6 +143,11 @@ fn check(command: &[String], json: bool) -> Ended {
             note(format!("its last words:\n{}", clean(&error.log)));
         }
     }
+    show(checks, json, "conforms", "does not conform")
+}
+
+/// Prints checks and their outcome: 1 where one failed.
+fn show(checks: Vec<Check>, json: bool, passed: &str, failed: &str) -> Ended {
     let failures = checks
         .iter()
         .filter(|c| matches!(c.result, CheckResult::Failed(_)))
@@ -125,8 +156,8 @@ fn check(command: &[String], json: bool) -> Ended {
         print_json(&checks)?;
     } else {
         let verdict = match failures {
-            0 => format!("conforms: {} checks", checks.len()),
-            n => format!("does not conform: {n} of {} checks failed", checks.len()),
+            0 => format!("{passed}: {} checks", checks.len()),
+            n => format!("{failed}: {n} of {} checks failed", checks.len()),
         };
         let checks = checks.iter().map(item).collect();
         show_blocks(vec![Block::List(checks), Block::Note(verdict)])?;

@@ -10,6 +10,7 @@ mod forks;
 mod kills;
 mod leftovers;
 mod nightly;
+mod operators;
 mod pages;
 mod scripts;
 mod secrets;

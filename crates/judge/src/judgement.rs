@@ -58,6 +58,9 @@ pub struct Judgement {
     /// first line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weaker: Option<String>,
+    /// The reference of declared operators' results, as a sentence of the verdict's first line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub results: Option<String>,
     /// Sentences worth reading beside the verdict (damaged lines, few invocations).
     pub notes: Vec<String>,
     /// The verdict on all of it.

@@ -15,6 +15,7 @@ mod expect;
 pub mod history;
 pub mod judgement;
 mod metrics;
+mod operators;
 mod rows;
 pub mod rule;
 pub mod structure;
@@ -126,6 +127,7 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
                 .collect(),
         ]
         .concat(),
+        results: operators::results(base, head),
         notes: Vec::new(),
         verdict: Verdict::default(),
     };
@@ -149,7 +151,7 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
 /// Sets the verdict. In its first line stands what the head's suite demands less.
 fn conclude(judgement: &mut Judgement, options: &Options) {
     judgement.verdict = verdict::verdict(judgement, options);
-    if let Some(sentence) = &judgement.weaker {
+    for sentence in judgement.results.iter().chain(&judgement.weaker) {
         judgement.verdict.shown += &format!("; {sentence}");
     }
 }

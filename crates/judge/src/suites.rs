@@ -6,6 +6,7 @@ use std::fmt::Display;
 
 use super::comparable::{differ, list};
 use super::judgement::Mismatch;
+use super::operators;
 use regatta_core::record::header::in_turn;
 use regatta_core::record::types::RunHeader;
 use regatta_core::suite::rules::{Metric, Rules};
@@ -23,8 +24,19 @@ pub struct Demands {
 
 impl Demands {
     fn add(&mut self, field: &str, base: impl Display, head: impl Display, is_weaker: bool) {
+        self.add_as(&format!("policy.{field}"), base, head, is_weaker);
+    }
+
+    /// The same of a key outside of `[policy]`.
+    pub(super) fn add_as(
+        &mut self,
+        field: &str,
+        base: impl Display,
+        head: impl Display,
+        is_weaker: bool,
+    ) {
         let before = self.all.len();
-        differ(&mut self.all, format!("policy.{field}"), base, head);
+        differ(&mut self.all, field.to_owned(), base, head);
         let added = self.all[before..].iter().filter(|_| is_weaker).cloned();
         self.weaker.extend(added);
     }
@@ -52,6 +64,7 @@ pub fn demands(base: &RunHeader, head: &RunHeader) -> Demands {
         .any(|option| option.starts_with("--threshold"));
     policy(&mut demands, &base.rules, &head.rules, is_given);
     named(&mut demands, &base.rules, &head.rules);
+    operators::demands(&mut demands, base, head);
     let asked: Vec<String> = [base, head].into_iter().flat_map(asked_for).collect();
     let overrides = |header: &RunHeader| {
         let own = header.suite.overrides.iter().filter(|change| {

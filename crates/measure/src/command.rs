@@ -161,7 +161,7 @@ fn script(worker: &str, script: &Script) -> Vec<String> {
 
 /// A path below the folder that regatta was started in, from there: the worker of another version
 /// is started in the folder that stands for it, and has its own file there.
-fn from_here(path: &Path) -> PathBuf {
+pub(super) fn from_here(path: &Path) -> PathBuf {
     let here = std::env::current_dir().unwrap_or_default();
     path.strip_prefix(here).unwrap_or(path).to_owned()
 }

@@ -18,6 +18,7 @@ pub mod made;
 pub mod preflight;
 pub mod ruler;
 pub mod schedule;
+pub mod sensitivity;
 pub mod session;
 #[cfg(test)]
 mod testing;

@@ -317,6 +317,10 @@ pub fn differences(then: &RunHeader, now: &RunHeader) -> Vec<String> {
     differ(then.tool != now.tool, "the version of regatta changed");
     differ(then.suite != now.suite, "it was of another suite or --set");
     differ(then.rules != now.rules, "what the suite demands changed");
+    differ(
+        then.operators != now.operators,
+        "the suite's operators changed",
+    );
     differ(then.settings != now.settings, "how it measures changed");
     differ(
         then.machine.hard != now.machine.hard,

@@ -137,6 +137,7 @@ impl Arm {
             environment,
             revision,
             lacking: new,
+            operators: own_operators,
             ..
         } = setup;
         for (name, _) in REPORT_FILES {
@@ -256,7 +257,7 @@ impl Arm {
                 overrides: suite.overrides.clone(),
                 counts: suite.counts.clone(),
             },
-            operators: operators_of(&suite),
+            operators: own_operators.unwrap_or_else(|| suite.operators.clone()),
             rules: suite.rules.clone(),
             settings: suite.settings.clone(),
             machine: fingerprint(&hellos),

@@ -186,6 +186,7 @@ fn interleaved(
     list_both(&mut base, &mut head, &request.filter)?;
     base.measure_as(&head.suite);
     base.share_calls(&head.suite)?;
+    base.keep_references();
     let lacking = &base.lacking;
     base.suite
         .cases

@@ -8,6 +8,7 @@ use super::request::{self, MeasureOptions, parse_override};
 use super::{ExperimentError, chain};
 use crate::SetupError;
 use crate::building;
+use crate::command::from_here;
 use crate::environments::{PythonEnvironment, locked, released};
 use crate::git::{self, Place, RevisionBuild, Worktree};
 use crate::listing::{self, ListedWorkers, Started};
@@ -23,6 +24,7 @@ use regatta_core::suite::workers::OwnWorker;
 use regatta_core::suite::{Override, Settings, Suite};
 use regatta_core::text::{one_line, plain_name};
 use regatta_worker::attention::{Case, CaseId, VariantId};
+use regatta_worker::operator::{Operator, Operators};
 
 /// One side of a measurement: a suite, and the code of its workers.
 #[derive(Debug)]
@@ -44,6 +46,8 @@ pub struct Setup {
     /// The settings that the revision's suite declares, and why that could not be read; both
     /// absent where the suite is the checkout's.
     pub declared: (Option<Settings>, Option<String>),
+    /// The operators that the revision's suite declares, where it has one of its own.
+    pub operators: Option<Operators>,
     /// Cases that the revision's suite has and the other side's does not.
     pub left_out: Vec<CaseId>,
     /// Cases of a suite that the revision does not have yet, with the reason.
@@ -69,6 +73,7 @@ impl Setup {
             own_suite: false,
             gates: false,
             declared: (None, None),
+            operators: None,
             left_out: Vec::new(),
             lacking: BTreeMap::new(),
             listed: ListedWorkers::new(),
@@ -392,6 +397,27 @@ impl Setup {
         suite.cases.clone_from(&head.cases);
         suite.settings.clone_from(&head.settings);
         suite.counts.clone_from(&head.counts);
+        // Both sides have the same inputs; each has its own reference.
+        let mut own = suite.operators.clone();
+        for operator in own.values_mut() {
+            let folder = self
+                .revision
+                .as_ref()
+                .map(|worktree| worktree.directory.join(""));
+            let folder = folder.map(|folder| folder.display().to_string());
+            if let (Some(reference), Some(folder)) = (&mut operator.reference, folder) {
+                *reference = reference.replace(&folder, "");
+            }
+        }
+        self.operators = Some(own);
+        for (name, operator) in &head.operators {
+            let own = suite.operators.get(name);
+            let operator = Operator {
+                reference: own.and_then(|own| own.reference.clone()),
+                ..operator.clone()
+            };
+            suite.operators.insert(name.clone(), operator);
+        }
         for (name, worker) in &head.workers {
             let own = suite.workers.entry(name.clone());
             own.or_insert_with(|| worker.clone());
@@ -403,6 +429,26 @@ impl Setup {
         for (variant, origin) in &head.origins {
             let own = suite.origins.entry(variant.clone());
             own.or_insert_with(|| origin.clone());
+        }
+    }
+}
+
+impl Setup {
+    /// Leaves out references whose file the revision does not have: the base is then compared with
+    /// nothing, and the head with its own.
+    pub(super) fn keep_references(&mut self) {
+        let Some(worktree) = &self.revision else {
+            return;
+        };
+        for operator in self.suite.operators.values_mut() {
+            let file = operator.reference.as_deref();
+            let file = file
+                .and_then(|text| text.rsplit_once(':'))
+                .map(|(file, _)| file);
+            let here = |file: &str| worktree.directory.join(from_here(Path::new(file)));
+            if file.is_some_and(|file| !here(file).is_file()) {
+                operator.reference = None;
+            }
         }
     }
 }

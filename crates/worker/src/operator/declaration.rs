@@ -317,7 +317,7 @@ pub enum FormulaKind {
 
 impl Output {
     /// The largest relative L2 error of an output of this type.
-    fn limit(&self, dtype: Dtype) -> f64 {
+    pub fn limit(&self, dtype: Dtype) -> f64 {
         let usual = limit(dtype, false, Direction::Forward);
         match &self.tolerance {
             None => usual,

@@ -1,0 +1,133 @@
+//! The reference that the results of declared operators were compared with.
+
+use std::collections::BTreeSet;
+
+use super::suites::Demands;
+use regatta_core::record::header::in_turn;
+use regatta_core::record::side::Side;
+use regatta_core::record::types::RunHeader;
+use regatta_worker::attention::Dtype;
+use regatta_worker::operator::{Operator, Output, Tolerance};
+
+/// A sentence on the results of each declared operator of the head's cases; `None` where all cases
+/// are attention's.
+pub(super) fn results(base: Option<&Side>, head: &Side) -> Option<String> {
+    let cases = head.header.plan.iter().filter_map(|id| id.case().ok());
+    let names = cases.filter_map(|case| Some(case.problem.declared()?.operator.clone()));
+    let names: BTreeSet<String> = names.collect();
+    let paired = base.is_some_and(|base| in_turn(&base.header, &head.header));
+    let each = names.iter().map(|name| {
+        let operator = head.header.operators.get(name);
+        match operator.and_then(|operator| operator.reference.as_ref()) {
+            Some(reference) => format!("results of {name} compared with {reference} in float64"),
+            None if paired => format!("results of {name} compared with the base's alone"),
+            None => format!(
+                "results of {name} were not checked: it has no reference, and no base was measured \
+                 beside it"
+            ),
+        }
+    });
+    let each: Vec<String> = each.collect();
+    (!each.is_empty()).then(|| each.join("; "))
+}
+
+/// Adds what differs in the operators that both sides declare.
+pub(super) fn demands(demands: &mut Demands, base: &RunHeader, head: &RunHeader) {
+    for (name, was) in &base.operators {
+        let Some(is) = head.operators.get(name) else {
+            continue;
+        };
+        let reference = |operator: &Operator| operator.reference.clone().unwrap_or_default();
+        let field = |key: &str| format!("operators.{name}.{key}");
+        let dropped = is.reference.is_none();
+        demands.add_as(&field("reference"), reference(was), reference(is), dropped);
+        for output in &was.outputs {
+            let mut outputs = is.outputs.iter();
+            let Some(now) = outputs.find(|one| one.name == output.name) else {
+                demands.add_as(&field("outputs"), &output.name, "left out", true);
+                continue;
+            };
+            let key = field(&format!("outputs.{}.tolerance", output.name));
+            let wider = |dtype: &Dtype| now.limit(*dtype) > output.limit(*dtype);
+            let is_wider = Dtype::ALL.iter().any(wider);
+            demands.add_as(&key, tolerance(output), tolerance(now), is_wider);
+        }
+        let drawn = |operator: &Operator| {
+            let inputs = operator.inputs.iter();
+            let inputs = inputs.map(|(name, input)| format!("{name} {}", input.draw));
+            inputs.collect::<Vec<_>>().join(", ")
+        };
+        demands.add_as(&field("inputs"), drawn(was), drawn(is), false);
+    }
+}
+
+fn tolerance(output: &Output) -> String {
+    match &output.tolerance {
+        None => "usual".to_owned(),
+        Some(Tolerance::One(one)) => format!("{one:e}"),
+        Some(Tolerance::ByType(by_type)) => {
+            let each = by_type
+                .iter()
+                .map(|(dtype, one)| format!("{dtype} {one:e}"));
+            each.collect::<Vec<_>>().join(", ")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use regatta_core::record::testing::header;
+
+    /// A header with an operator `o` of one output.
+    fn declared(reference: Option<&str>, tolerance: Option<f64>) -> RunHeader {
+        let mut header = header();
+        let mut operator: Operator = serde_json::from_str(
+            r#"{"name":"o","axes":{},"dtypes":["f32"],"inputs":{},"outputs":[{"name":"y","shape":[4]}]}"#,
+        )
+        .unwrap();
+        operator.reference = reference.map(str::to_owned);
+        operator.outputs[0].tolerance = tolerance.map(Tolerance::One);
+        header.plan = vec![regatta_worker::attention::CaseId(
+            "mine/o:o,dtype=f32".to_owned(),
+        )];
+        header.operators.insert("o".to_owned(), operator);
+        header
+    }
+
+    fn side(header: RunHeader) -> Side {
+        Side {
+            label: String::new(),
+            header,
+            cases: Default::default(),
+            damage: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_verdict_says_what_results_were_compared_with() {
+        let with = side(declared(Some("r.py:o"), None));
+        let alone = side(declared(None, None));
+        let sentence = results(None, &with).unwrap();
+        assert_eq!(sentence, "results of o compared with r.py:o in float64");
+        assert!(results(None, &alone).unwrap().contains("were not checked"));
+        assert_eq!(results(None, &side(header())), None);
+    }
+
+    #[test]
+    fn a_weaker_check_is_a_weaker_demand() {
+        let weaker = |base: RunHeader, head: RunHeader| {
+            let mut found = Demands::default();
+            demands(&mut found, &base, &head);
+            let fields = found.weaker.iter().map(|one| one.field.clone());
+            fields.collect::<Vec<_>>()
+        };
+        let strict = || declared(Some("r.py:o"), Some(1e-3));
+        assert!(weaker(strict(), strict()).is_empty());
+        let dropped = weaker(strict(), declared(None, Some(1e-3)));
+        assert_eq!(dropped, ["operators.o.reference"]);
+        let wider = weaker(strict(), declared(Some("r.py:o"), Some(0.1)));
+        assert_eq!(wider, ["operators.o.outputs.y.tolerance"]);
+        assert!(weaker(declared(None, None), declared(Some("r.py:o"), None)).is_empty());
+    }
+}

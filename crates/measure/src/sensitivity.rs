@@ -1,0 +1,172 @@
+//! What the tolerance of a declared operator would notice: each input that is drawn again and each
+//! scalar that is doubled has to move a result by several limits, or a kernel that ignores it would
+//! pass.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::SetupError;
+use crate::conformance::{Check, CheckResult};
+use crate::experiment::arm::with_log;
+use crate::session::reference_worker;
+use crate::worker::Launcher;
+use crate::workers::Processes;
+use regatta_core::suite::Suite;
+use regatta_worker::attention::Dtype;
+use regatta_worker::operator::{DeclaredProblem, Operands, Operator};
+use regatta_worker::protocol::{Compare, ReplyBody, RequestBody, TensorError};
+
+/// A change of an input has to move a result by so many limits.
+pub const LIMITS: f64 = 4.0;
+
+/// Checks the reference of each declared operator of a suite, on its smallest case of each dtype.
+///
+/// # Errors
+/// A reference that cannot be started, or a suite without any.
+pub fn check(suite: &Suite, logs: PathBuf) -> Result<Vec<Check>, SetupError> {
+    let smallest = smallest(suite);
+    if smallest.is_empty() {
+        return Err(SetupError(format!(
+            "suite {} has no case of a declared operator with a reference; there is nothing to check \
+             (docs/OPERATORS.md)",
+            suite.name
+        )));
+    }
+    let names: Vec<String> = smallest
+        .keys()
+        .map(|(name, _)| reference_worker(name))
+        .collect();
+    let limit = Duration::from_secs(suite.settings.timeout_s.into());
+    let mut processes = Processes::find(names.iter(), suite, None, logs)?.introducing(Some(limit));
+    let mut checks = Vec::new();
+    for ((name, _), (operator, problem)) in smallest {
+        let operands = operator
+            .operands(problem)
+            .map_err(|(key, why)| SetupError(format!("operators.{name}.{key}: {why}")))?;
+        let mut reference = processes
+            .start(&reference_worker(name))
+            .map_err(|error| SetupError(with_log(&error, &error.log)))?;
+        let request = RequestBody::Compare(Compare {
+            operands: operands.clone(),
+            seed: suite.settings.seed,
+            results: None,
+        });
+        let reply = reference.ask(request, limit);
+        let moved = match reply.map_err(|error| SetupError(with_log(&error, &error.log)))? {
+            ReplyBody::Compared { errors } => errors,
+            ReplyBody::Failed { reason } => return Err(SetupError(reason)),
+            other => return Err(SetupError(format!("the reference answered {other:?}"))),
+        };
+        checks.extend(judged(problem, &operands, &moved));
+    }
+    Ok(checks)
+}
+
+/// The smallest case of each operator with a reference, by dtype.
+fn smallest(suite: &Suite) -> BTreeMap<(&String, Dtype), (&Operator, &DeclaredProblem)> {
+    let mut smallest: BTreeMap<_, (&Operator, &DeclaredProblem)> = BTreeMap::new();
+    for problem in suite
+        .cases
+        .iter()
+        .filter_map(|case| case.problem.declared())
+    {
+        let Some((name, operator)) = suite.operators.get_key_value(&problem.operator) else {
+            continue;
+        };
+        if operator.reference.is_none() {
+            continue;
+        }
+        let kept = smallest
+            .entry((name, problem.dtype))
+            .or_insert((operator, problem));
+        if operator.memory_bytes(problem) < operator.memory_bytes(kept.1) {
+            *kept = (operator, problem);
+        }
+    }
+    smallest
+}
+
+/// One check an input or scalar: the output that it moves most, in limits.
+fn judged(
+    problem: &DeclaredProblem,
+    operands: &Operands,
+    moved: &BTreeMap<String, TensorError>,
+) -> Vec<Check> {
+    let mut by_input: BTreeMap<&str, (f64, &str)> = BTreeMap::new();
+    for (names, error) in moved {
+        let Some((input, output)) = names.split_once(' ') else {
+            continue;
+        };
+        let limit = operands.outputs.iter().find(|one| one.name == output);
+        let limit = limit.map_or(f64::INFINITY, |one| one.limit);
+        let limits = error.relative_l2.unwrap_or(f64::INFINITY) / limit;
+        let most = by_input.entry(input).or_insert((limits, output));
+        if limits > most.0 {
+            *most = (limits, output);
+        }
+    }
+    let checks = by_input.into_iter().map(|(input, (limits, output))| {
+        let changed = if operands.scalars.contains_key(input) {
+            "doubled"
+        } else {
+            "drawn again"
+        };
+        let result = if limits >= LIMITS {
+            CheckResult::Passed
+        } else {
+            CheckResult::Failed(format!(
+                "it moves {output} by {limits:.1} limits, and {LIMITS} are needed: a kernel that \
+                 ignores `{input}` would pass. Draw the inputs so that it matters, or lower the \
+                 tolerance"
+            ))
+        };
+        Check {
+            name: format!("{problem}: {input} {changed} moves the results"),
+            result,
+        }
+    });
+    checks.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use regatta_worker::operator::OutputTensor;
+
+    #[test]
+    fn an_input_that_moves_no_result_is_named() {
+        let operands = Operands {
+            scalars: BTreeMap::from([("eps".to_owned(), 1e-6)]),
+            outputs: vec![OutputTensor {
+                name: "y".to_owned(),
+                shape: vec![4],
+                dtype: Dtype::F32,
+                limit: 5e-6,
+                in_place: None,
+            }],
+            ..Operands::default()
+        };
+        let error = |relative| TensorError {
+            relative_l2: Some(relative),
+            max_abs: None,
+        };
+        let moved = BTreeMap::from([
+            ("eps y".to_owned(), error(1e-6)),
+            ("x y".to_owned(), error(1.4)),
+        ]);
+        let problem = "rmsnorm,rows=8,dtype=f32".parse().unwrap();
+        let checks = judged(&problem, &operands, &moved);
+        let names: Vec<&str> = checks.iter().map(|check| check.name.as_str()).collect();
+        let doubled = "rmsnorm,rows=8,dtype=f32: eps doubled moves the results";
+        assert_eq!(names[0], doubled);
+        assert_eq!(checks[1].result, CheckResult::Passed);
+        let CheckResult::Failed(why) = &checks[0].result else {
+            panic!("{checks:?}");
+        };
+        assert!(
+            why.starts_with("it moves y by 0.2 limits, and 4 are needed"),
+            "{why}"
+        );
+    }
+}

@@ -1,0 +1,165 @@
+//! Declared operators through the program: the examples pass as they are, a slip in them fails a gate,
+//! and a declaration that cannot be checked is refused before anything is measured.
+
+use std::fs;
+use std::path::Path;
+
+use crate::common::{Place, copy};
+
+const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
+
+/// One invocation of few samples: these tests look at results and not at times.
+const SHORT: &str = "\n[measure]\ninvocations = 1\nsamples = 5\nbudget_ms = 20\n";
+
+/// A committed copy of an example; `None` without a Python that has NumPy.
+fn example(name: &str) -> Option<Place> {
+    std::env::var_os("REGATTA_TEST_PYTHON")?;
+    let place = Place::new();
+    copy(&Path::new(EXAMPLES).join(name), place.path());
+    let suite = format!("{name}.toml");
+    let text = fs::read_to_string(place.path().join(&suite)).unwrap();
+    place.write(&suite, &format!("{text}{SHORT}"));
+    place.write(".gitignore", "reports/\ncache/\n__pycache__/\n");
+    place.git(&["init", "-q"]);
+    place.git(&["add", "-A"]);
+    place.git(&["commit", "-qm", "base"]);
+    Some(place)
+}
+
+fn ran(place: &Place, args: &[&str]) -> (i32, String) {
+    let mut command = place.regatta(args);
+    let python = std::env::var_os("REGATTA_TEST_PYTHON").unwrap();
+    let output = command.env("REGATTA_PYTHON", python).output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text)
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    (output.status.code().unwrap_or(-1), text)
+}
+
+/// The gate of an example in which `from` is replaced by `to`.
+fn gated(name: &str, from: &str, to: &str) -> Option<(i32, String)> {
+    let place = example(name)?;
+    place.edit(&format!("{name}.py"), from, to);
+    Some(ran(
+        &place,
+        &["gate", &format!("./{name}.toml"), "--base", "git:HEAD"],
+    ))
+}
+
+#[test]
+fn a_slip_in_a_users_operator_fails_the_gate() {
+    for (name, from, to, words) in [
+        (
+            "rmsnorm",
+            "+ eps)",
+            "+ 2 * eps)",
+            "compared with ./reference.py:rmsnorm in float64",
+        ),
+        (
+            "matmul_gelu",
+            "x = a @ b",
+            "x = (a.astype(np.float16) @ b.astype(np.float16)).astype(np.float32)",
+            "compared with the base's on the same inputs",
+        ),
+        (
+            "gated_delta",
+            "s *= np.exp(g[t])",
+            "s *= np.exp(g[t - 1])",
+            "compared with ./reference.py:gated_delta in float64",
+        ),
+    ] {
+        let Some((code, text)) = gated(name, from, to) else {
+            return;
+        };
+        assert_eq!(code, 1, "{name}: {text}");
+        assert!(text.contains("wrong result"), "{name}: {text}");
+        assert!(text.contains(words), "{name}: {text}");
+    }
+}
+
+#[test]
+fn the_examples_are_right_and_their_inputs_matter() {
+    for name in ["rmsnorm", "gated_delta"] {
+        let Some(place) = example(name) else { return };
+        let suite = format!("./{name}.toml");
+        let (code, text) = ran(&place, &["worker", "check", &suite]);
+        assert_eq!(code, 0, "{name}: {text}");
+        let (_, text) = ran(&place, &["run", &suite]);
+        assert!(!text.contains("wrong result"), "{name}: {text}");
+        let words = format!("results of {name} compared with ./reference.py:{name} in float64");
+        assert!(text.contains(&words), "{name}: {text}");
+    }
+    let Some(place) = example("matmul_gelu") else {
+        return;
+    };
+    let (_, text) = ran(&place, &["run", "./matmul_gelu.toml"]);
+    assert!(
+        text.contains("results of matmul_gelu were not checked"),
+        "{text}"
+    );
+    let Some(place) = example("decode") else {
+        return;
+    };
+    let (code, text) = ran(&place, &["worker", "check", "./decode.toml"]);
+    assert_eq!(code, 0, "{text}");
+}
+
+#[test]
+fn what_cannot_be_checked_is_refused_before_it_is_measured() {
+    for (file, from, to, words) in [
+        (
+            "rmsnorm.toml",
+            "rows, width\", draw",
+            "rows, wdith\", draw",
+            "`wdith` is no axis of the operator; did you mean `width`?",
+        ),
+        (
+            "reference.py",
+            "def rmsnorm",
+            "import rmsnorm as tested\n\n\ndef rmsnorm",
+            "write the reference in a file of its own that imports no code under test",
+        ),
+        (
+            "rmsnorm.py",
+            "def rmsnorm(x, weight, eps)",
+            "def rmsnorm(x, scale, eps)",
+            "it takes an argument `scale`, and the operator's inputs and scalars are",
+        ),
+        (
+            "rmsnorm.toml",
+            "normal(0.001)",
+            "log-decay(0, 1)",
+            "makes NaN: it needs 0 < low <= high",
+        ),
+    ] {
+        let Some(place) = example("rmsnorm") else {
+            return;
+        };
+        place.edit(file, from, to);
+        let (code, text) = ran(&place, &["run", "./rmsnorm.toml"]);
+        assert_eq!(code, 2, "{to}: {text}");
+        assert!(text.contains(words), "{to}: {text}");
+    }
+    let Some(place) = example("rmsnorm") else {
+        return;
+    };
+    place.edit("rmsnorm.toml", "normal(0.001)", "normal");
+    let (code, text) = ran(&place, &["worker", "check", "./rmsnorm.toml"]);
+    assert_eq!(code, 1, "{text}");
+    assert!(
+        text.contains("a kernel that ignores `eps` would pass"),
+        "{text}"
+    );
+    let Some(place) = example("rmsnorm") else {
+        return;
+    };
+    place.edit("reference.py", "return x /", "return \"no array\" #");
+    let (code, text) = ran(&place, &["run", "./rmsnorm.toml"]);
+    assert_eq!(code, 3, "{text}");
+    assert!(
+        text.contains("returned y as str; return an array"),
+        "{text}"
+    );
+}
