@@ -263,7 +263,7 @@ impl TableReader<'_> {
                 let error = format!("neither an axis nor a parameter of this suite{hint}");
                 return Err(self.document.error(&key(&at, &facet), error));
             }
-            if facet == SEQ {
+            if facet == SEQ && !declared.contains(&facet) {
                 let each = SEQ_AXES.map(|axis| (axis.to_owned(), texts.clone()));
                 selector.0.extend(each);
             } else {

@@ -104,7 +104,7 @@ pub enum Tolerance {
 }
 
 /// Names that mean something else beside an axis, in a sweep or in a selector.
-const TAKEN: [&str; 9] = [
+const TAKEN: [&str; 8] = [
     "variants",
     "shapes",
     "params",
@@ -113,7 +113,6 @@ const TAKEN: [&str; 9] = [
     "variant",
     "worker",
     "environment",
-    "seq",
 ];
 
 /// Checks what can name an axis of a declared operator.
