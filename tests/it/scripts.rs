@@ -63,7 +63,7 @@ fn a_script_is_listed_run_and_compared_with_its_revision() {
         &["--", "500", "2000"],
     ];
     let (stdout, _) = exits!(place, 1, words.concat());
-    assert!(stdout.starts_with("failed"), "{stdout}");
+    assert!(stdout.starts_with("FAILED"), "{stdout}");
     assert!(stdout.contains("bench.py/total:size=2000"), "{stdout}");
 }
 

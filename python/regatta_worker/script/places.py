@@ -213,10 +213,11 @@ def callee(function: Any) -> str:
     tree = syntax(code.co_filename) if code else None
     if code is None or tree is None:
         return ""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno:
-            return called(node.body)
-    return ""
+    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Lambda))
+    here = [called(node.body) for node in nodes if node.lineno == code.co_firstlineno]
+    # Of several in a line, the one whose code has the name.
+    names = {*code.co_names, *code.co_freevars}
+    return next((name for name in here if name in names), "" if len(here) != 1 else here[0])
 
 
 def called(node: ast.AST) -> str:
