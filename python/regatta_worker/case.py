@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib.metadata
 import platform
@@ -15,6 +16,7 @@ from typing import Any, Generic, TypeVar
 from regatta_worker import device
 from regatta_worker.census import launches
 from regatta_worker.clock import timing
+from regatta_worker.clock.repeats import CheckedCall, Repeats
 from regatta_worker.clock.threads import OneCore
 from regatta_worker.problem import inputs, planes
 from regatta_worker.problem.arrays import Arrays
@@ -70,6 +72,8 @@ class Case(CaseInputs):
     """A prepared case."""
 
     problem: Any
+    repeats: Repeats | None = None
+    """Calls that the harness times, while it does."""
 
     def call(self) -> Any:
         """One call, whose results have the problem's order."""
@@ -340,27 +344,86 @@ class CaseWorker(Generic[CaseType]):
         """One call of the prepared case."""
         return self.guarded(self.prepared().call)
 
-    def repeat(self, calls: int, core: int | None, graph: bool) -> None:
+    def repeat(self, calls: int, core: int | None, graph: bool, step: str = "call") -> Message:
         """Makes so many calls, which the harness times by its own clock; on a processor on one
-        core, where it names one."""
+        core, where it names one. With `step` `change_and_call` each is on other inputs, with
+        `change` the inputs change and no call is made, and `check` gives the `errors` of calls."""
         case = self.prepared()
         if not self.checks_each_call(case):
             raise Unsupported("each call of this case takes lengths of its own")
+        if step == "check":
+            return {"errors": self.guarded(lambda: self.check_repeats(case))}
+        if step != "call" and case.repeats is None:
+            case.repeats = self.repeats(case)
 
         def work() -> None:
-            run, made = self.replayed(case) if graph else (case.call, 1)
-            results = None
-            for _ in range(calls // made):
-                # As between samples: the memory of the last results is the next ones'.
-                results = None
-                results = run()
-                if self.gpu is None:
-                    self.wait(results)
-            self.wait(results)
+            if case.repeats and step == "change_and_call":
+                case.repeats.make(calls)
+            elif case.repeats and step == "change":
+                case.repeats.change_only(calls)
+            else:
+                self.repeat_same(case, calls, graph)
 
         with OneCore(None if self.gpu else core) as pinned:
             pinned.pin()
             self.guarded(work)
+        return {}
+
+    def repeat_same(self, case: CaseType, calls: int, graph: bool) -> None:
+        """Makes so many calls on inputs that stay."""
+        run, made = self.replayed(case) if graph else (case.call, 1)
+        results = None
+        for _ in range(calls // made):
+            # As between samples: the memory of the last results is the next ones'.
+            results = None
+            results = run()
+            if self.gpu is None:
+                self.wait(results)
+        self.wait(results)
+
+    def repeats(self, case: CaseType) -> Repeats:
+        """Calls on other inputs each. Raises Unsupported where they cannot be changed in place."""
+        turn = self.turner(case)
+
+        def look(results: Any) -> None:
+            self.wait(results)
+            for value in results:
+                self.touch(value)
+
+        def cut(results: Any) -> CheckedCall:
+            plane, values = self.cut(case, results)
+            inputs, copy = self.in_place(case), self.arrays.host_copy
+            return CheckedCall(
+                plane, values, {name: copy(plane.cut(name, x)) for name, x in inputs.items()}
+            )
+
+        return Repeats(case.call, turn, look, cut)
+
+    def turner(self, case: CaseType) -> Callable[[], None]:
+        """Turns each input in its memory by a number of elements that is drawn."""
+        raise Unsupported("this worker does not change inputs between calls that are repeated")
+
+    def touch(self, value: Any) -> None:
+        """Reads an element of each row of a result."""
+        value[..., 0].sum()
+
+    def in_place(self, case: CaseType) -> dict[str, Any]:
+        """The inputs as they are, logical in shape."""
+        return self.given(case)
+
+    def check_repeats(self, case: CaseType) -> Message:
+        """The largest errors of the calls that were kept, by result."""
+        kept = case.repeats.kept if case.repeats else []
+        case.repeats = None
+        errors: Message = {}
+        for call in kept:
+            make = functools.partial(_copied, call.inputs)
+            planes = (call.plane,)
+            exact = reference_of_planes(self.arrays, case.problem, planes, make)[call.plane]
+            for name, value in call.values.items():
+                error = difference(self.arrays, (value, exact[name]))
+                errors[name] = worst(errors.get(name, error), error)
+        return errors
 
     def replayed(self, case: CaseType) -> tuple[Callable[[], Any], int]:
         """A replay of a CUDA graph of several calls, and their number."""
@@ -446,3 +509,8 @@ class CaseWorker(Generic[CaseType]):
         except Exception:
             return True
         return False
+
+
+def _copied(inputs: dict[str, Any], name: str, _: Planes) -> Any:
+    """A plane's part of an input, as `Make` gives it."""
+    return inputs[name][None]

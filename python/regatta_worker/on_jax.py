@@ -29,6 +29,7 @@ from regatta_worker.device import NvidiaDevice
 from regatta_worker.problem.attention import Problem
 from regatta_worker.problem.input_sets import Inputs
 from regatta_worker.problem.inputs import random_bits, start, uniform
+from regatta_worker.problem.planes import DRAW
 from regatta_worker.protocol.channel import Unsupported
 
 TARGET = "regatta_mark"
@@ -195,6 +196,24 @@ def refill(problem: Problem, arrays: ByName, seed: int) -> ByName:
             made[name] = fill(array, np.int64(start(seed, name)))
         ready: ByName = jax.block_until_ready(made)
         return ready
+
+
+def turned(arrays: ByName) -> ByName:
+    """The inputs, each turned in its memory by a number that is drawn; the old are consumed."""
+    rolls = {name: _roll(array.size) for name, array in arrays.items()}
+    made = {name: rolls[name](array, DRAW.randrange(array.size)) for name, array in arrays.items()}
+    ready: ByName = jax.block_until_ready(made)
+    return ready
+
+
+@functools.lru_cache(maxsize=8)
+def _roll(size: int) -> Callable[..., Any]:
+    def rolled(array: Any, by: Any) -> Any:
+        twice = jnp.tile(array.reshape(-1), 2)
+        return jax.lax.dynamic_slice_in_dim(twice, by, size).reshape(array.shape)
+
+    jitted: Callable[..., Any] = jax.jit(rolled, donate_argnums=0)
+    return jitted
 
 
 @functools.lru_cache(maxsize=32)

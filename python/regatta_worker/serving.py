@@ -92,8 +92,8 @@ class Session:
             case "repeat":
                 repeat = self._optional("repeat", "repeats no calls for the harness's clock")
                 graph = bool(request.get("graph", False))
-                repeat(int(required(request, "calls")), request.get("core"), graph)
-                return {"type": "repeated"}
+                calls, step = int(required(request, "calls")), request.get("step", "call")
+                return {"type": "repeated", **repeat(calls, request.get("core"), graph, step)}
             case "census":
                 return {"type": "census", **self._census(request)}
             case "peak":

@@ -17,3 +17,4 @@ mod secrets;
 mod situations;
 mod terminal;
 mod transcripts;
+mod ways;

@@ -18,6 +18,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 const ASKED: AskedResult = AskedResult {
     seed: 42,
     draw: Some(7),
+    checks_after: false,
     input_sets: 3,
     several: false,
 };
@@ -250,7 +251,7 @@ impl Conformance<'_> {
                 ..Repeat::default()
             });
             match self.worker.ask(request, LIMIT)? {
-                ReplyBody::Repeated => CheckResult::Passed,
+                ReplyBody::Repeated { .. } => CheckResult::Passed,
                 ReplyBody::Unsupported { reason } => CheckResult::Unsupported(reason),
                 other => CheckResult::Failed(unexpected(&other)),
             }

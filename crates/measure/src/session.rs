@@ -27,7 +27,7 @@ use regatta_worker::attention::inputs::mixed;
 use regatta_worker::attention::{Case, CaseId};
 use regatta_worker::operator::{DeclaredProblem, Operands, Operator, Problem};
 use regatta_worker::protocol::{
-    Device, Measure, Prepare, Prepared, ReplyBody, RequestBody, VariantInfo,
+    Device, Hello, Measure, Prepare, Prepared, ReplyBody, RequestBody, VariantInfo,
 };
 use regatta_worker::units::Nanoseconds;
 
@@ -54,6 +54,8 @@ pub struct SessionState {
     pub(super) loaded: BTreeSet<PathBuf>,
     /// The time that each case took so far.
     taken: BTreeMap<CaseId, Nanoseconds>,
+    /// The shortest time of a call of each case by the harness's clock.
+    shortest_ns: BTreeMap<CaseId, f64>,
     /// True once two workers could not be up at the same time.
     one_at_a_time: bool,
     /// Cores that this process may use.
@@ -70,6 +72,7 @@ impl SessionState {
             load: LoadLog::new(watch),
             loaded: BTreeSet::new(),
             taken: BTreeMap::new(),
+            shortest_ns: BTreeMap::new(),
             one_at_a_time: false,
             cores: allowed_cores(),
         }
@@ -240,13 +243,13 @@ impl Session<'_> {
     /// Checks the results of the first call. `began` is the machine as the request was sent.
     fn prepared(
         &mut self,
-        device: &Device,
+        hello: &Hello,
         case: &Case,
         asked: Asked,
         reply: ReplyBody,
         began: Option<&MachineCounters>,
     ) -> Result<Ready, CaseEnd> {
-        let first_call_disturbed = self.state.load.disturbed_since(began, device);
+        let first_call_disturbed = self.state.load.disturbed_since(began, &hello.device);
         let prepared = match reply {
             ReplyBody::Prepared(prepared) => prepared,
             other => return Err(no_answer(other).into()),
@@ -257,6 +260,7 @@ impl Session<'_> {
             seed: settings.seed,
             draw: asked.prepare.draw,
             input_sets: settings.input_sets,
+            checks_after: hello.repeats,
             several: prepared.problems > 1,
         };
         let checked = match (&case.problem, &operands) {

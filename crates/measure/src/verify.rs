@@ -54,6 +54,8 @@ pub struct AskedResult {
     pub draw: Option<u64>,
     /// Sets of inputs, with seeds from that on.
     pub input_sets: u32,
+    /// True of a worker that checks what its last call computed: one whose calls the harness times.
+    pub checks_after: bool,
     /// True if a call covers several problems, of which the last call's need not be
     /// the case's own.
     pub several: bool,
@@ -213,10 +215,16 @@ pub fn last_call(asked: AskedResult, measured: &Measured) -> Result<Option<&Chec
         let says = "the worker says that it took its samples on 0 sets of inputs";
         return Err(Rejected::unusable(says));
     }
+    let sets = asked.input_sets;
     let Some(checked) = &measured.checked else {
+        if sets > 1 && asked.checks_after {
+            return Err(Rejected::unusable(
+                "the reply to `measure` has no `checked`, and `hello` has `repeats`: such a worker \
+                 checks its last call. The code under test may have taken it out",
+            ));
+        }
         return Ok(None);
     };
-    let sets = asked.input_sets;
     if sets > 1 && one && measured.input_sets_reason.is_none() {
         return Err(Rejected::unusable(format!(
             "{sets} sets of inputs were asked for; the worker had one, and does not say why"

@@ -238,6 +238,35 @@ pub struct Repeat {
     /// run it. A worker that cannot refuses.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub graph: bool,
+    /// What each step does. A worker that cannot do it refuses.
+    #[serde(default, skip_serializing_if = "RepeatStep::is_call")]
+    pub step: RepeatStep,
+}
+
+/// What a [`Repeat`] does as often as it says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum RepeatStep {
+    /// A call, on inputs that stay.
+    #[default]
+    Call,
+    /// The inputs are turned in their memory by a number that is drawn then, and a call is made.
+    ChangeAndCall,
+    /// The inputs are turned, and no call is made.
+    Change,
+    /// Nothing: the reply has the errors of calls that were drawn.
+    Check,
+}
+
+impl RepeatStep {
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde passes a reference"
+    )]
+    fn is_call(&self) -> bool {
+        *self == RepeatStep::Call
+    }
 }
 
 fn is_zero(number: &u32) -> bool {
@@ -302,7 +331,11 @@ pub enum ReplyBody {
     /// Answers `Measure`, or the last `Resume` of it.
     Measured(Measured),
     /// Answers `Repeat`: the calls are made, and the device is done.
-    Repeated,
+    Repeated {
+        /// Errors against float64 of calls that were drawn, where they are asked for.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        errors: BTreeMap<String, TensorError>,
+    },
     /// Answers `Census`.
     Census(Census),
     /// Answers `Peak`.

@@ -1,6 +1,7 @@
 //! The serving side: turns a [`Worker`] into a process that speaks the protocol.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::{FromRawFd, RawFd};
@@ -231,7 +232,9 @@ fn dispatch(worker: &mut dyn Worker, body: RequestBody, pause: Pause<'_>) -> Rep
             times_only,
             metrics,
         } => reply(worker.census(times_only, &metrics), ReplyBody::Census),
-        RequestBody::Repeat(request) => reply(worker.repeat(request), |()| ReplyBody::Repeated),
+        RequestBody::Repeat(request) => reply(worker.repeat(request), |()| ReplyBody::Repeated {
+            errors: BTreeMap::new(),
+        }),
         RequestBody::Peak { dtypes } => reply(worker.peak(&dtypes), ReplyBody::Peak),
         RequestBody::Compare(_) => failed("this process serves no reference".to_owned()),
         RequestBody::Release => {

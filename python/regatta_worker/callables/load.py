@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
+from regatta_worker.callables import intact
 from regatta_worker.callables.function import Function, begins_as_attention, read
 from regatta_worker.callables.operators.function import OperatorFunction, read_operator
 from regatta_worker.callables.operators.functions import Functions, operator_worker
@@ -186,6 +187,7 @@ def open_worker(target: Target) -> Worker:
         made = None
         if attention:
             module = importlib.import_module(f"regatta_worker.callables.{name}_functions")
+            intact.note()
             made = functools.partial(module.WORKER, target, attention)
         if not operators:
             return cast("Worker", made and made())
@@ -213,45 +215,55 @@ def preload(target: Target) -> None:
 
 
 WATCHED_S = 0.05
-"""The time for which other threads are watched between two calls."""
+"""How long threads are watched between two calls, where there are any of Python's."""
+
+GLANCED_S = 0.01
+"""The same where there are others alone."""
 
 WORKING = 0.02
-"""A thread works that takes more than this share of a core."""
+"""A thread of Python's works that takes more than this share of a core."""
+
+SPINNING = 0.5
+"""The same for any other thread: pools of libraries spin for a while after a call."""
+
+SETTLED_S = 0.3
+"""After so long they do not."""
 
 
 def working_thread() -> str:
-    """The name of a Python thread that works although no call is made; empty without one."""
-    own = threading.current_thread()
-    clocks = {}
-    for thread in threading.enumerate():
-        if thread is not own and thread.ident:
-            with contextlib.suppress(OSError):
-                clocks[thread.name] = time.pthread_getcpuclockid(thread.ident)
-    if not clocks:
-        return ""
-    before = {name: time.clock_gettime(clock) for name, clock in clocks.items()}
-    time.sleep(WATCHED_S)
-    for name, clock in clocks.items():
-        # A thread that has ended has no clock any more.
-        with contextlib.suppress(OSError):
-            if time.clock_gettime(clock) - before[name] > WORKING * WATCHED_S:
-                return name
+    """The name of a thread that works although no call is made; empty without one."""
+    named = {thread.native_id: thread.name for thread in threading.enumerate()}
+    watched_s = WATCHED_S if len(named) > 1 else GLANCED_S
+    for number, share in _shares(watched_s).items():
+        if number in named and share > WORKING:
+            return named[number]
+        if share > SPINNING:
+            time.sleep(SETTLED_S)
+            if _shares(watched_s).get(number, 0.0) > SPINNING:
+                return named.get(number, f"thread {number}")
     return ""
 
 
-def replaced(file: str | None) -> str:
-    """The function of this package that the code of a file replaced, or of Python's
-    clock or of torch's; empty if none."""
-    for name, module in list(sys.modules.items()):
-        if name not in ("json", "time", "torch.cuda") and not name.startswith("regatta_worker."):
-            continue
-        for key, value in list(vars(module).items()):
-            members = vars(value).items() if isinstance(value, type) else ()
-            for inner, thing in ((key, value), *((f"{key}.{at}", of) for at, of in members)):
-                code = getattr(thing, "__code__", None)
-                if code is not None and file and code.co_filename == file:
-                    return f"{name}.{inner}"
-    return ""
+def _shares(watched_s: float) -> dict[int, float]:
+    """By the system's number, what each thread but this one takes of a core while it is watched."""
+    own = threading.get_native_id()
+    with contextlib.suppress(OSError):
+        # The clock of a thread by its number, as `MAKE_THREAD_CPUCLOCK` of Linux has it.
+        numbers = [int(name) for name in os.listdir("/proc/self/task")]
+        clocks = {number: ~number << 3 | 6 for number in numbers if number != own}
+        before = {number: _seconds(clock) for number, clock in clocks.items()}
+        if before:
+            time.sleep(watched_s)
+        after = {number: _seconds(clock) for number, clock in clocks.items()}
+        return {number: (after[number] - before[number]) / watched_s for number in clocks}
+    return {}
+
+
+def _seconds(clock: int) -> float:
+    """CPU time of a thread; 0 of one that has ended."""
+    with contextlib.suppress(OSError):
+        return time.clock_gettime(clock)
+    return 0.0
 
 
 class Guarded:
@@ -283,11 +295,23 @@ class Guarded:
         checks it, or works between the calls."""
         worker: Any = super()
         measured: Message = worker.measure(request)
-        if name := replaced(imported(self._target).__file__):
-            raise Failed(f"{self._variant} replaced {name}, by which it is timed and checked")
+        self.check_intact()
         if name := working_thread():
             raise Failed(
                 f"{self._variant}: a thread of the function ({name}) works between the calls, "
                 f"outside of the time: have it end, or wait for work, before the function returns"
             )
         return measured
+
+    def repeat(self, calls: int, core: int | None, graph: bool, step: str = "call") -> Message:
+        """Makes calls as the worker does, and checks likewise what times them."""
+        worker: Any = super()
+        repeated: Message = worker.repeat(calls, core, graph, step)
+        if "errors" in repeated:
+            self.check_intact()
+        return repeated
+
+    def check_intact(self) -> None:
+        """Raises Failed where the code replaced what times and checks it."""
+        if name := intact.replaced(imported(self._target).__file__):
+            raise Failed(f"{self._variant} replaced {name}, by which it is timed and checked")

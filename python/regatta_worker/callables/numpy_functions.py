@@ -19,6 +19,7 @@ from regatta_worker.problem import inputs
 from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.attention import Problem
 from regatta_worker.problem.input_sets import Inputs, InputSets, seed_of
+from regatta_worker.problem.planes import DRAW
 from regatta_worker.problem.variant import Variant
 from regatta_worker.protocol.channel import Message, Unsupported
 
@@ -87,6 +88,18 @@ class NumpyFunctions(Guarded, CaseWorker[NumpyCase]):
                 inputs.fill(self.arrays, tensor, name, seed_of(case.seed, number))
 
         return InputSets(case, put, self.no_memory)
+
+    def turner(self, case: NumpyCase) -> Callable[[], None]:
+        flat = [argument.reshape(-1) for argument in case.arguments]
+        other = np.empty(max(map(len, flat)), flat[0].dtype)
+
+        def turn() -> None:
+            for tensor in flat:
+                by, turned = DRAW.randrange(1, max(2, len(tensor))), other[: len(tensor)]
+                turned[by:], turned[:by] = tensor[:-by], tensor[-by:]
+                tensor[:] = turned
+
+        return turn
 
     def timed(self, case: NumpyCase, plan: timing.Plan, sets: Inputs) -> Message:
         flush = np.ones(device.cpu_flush_bytes() if plan.cold else 0, dtype=np.uint8)

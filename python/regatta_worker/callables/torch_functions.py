@@ -13,12 +13,13 @@ from regatta_worker.callables.load import Guarded, Target
 from regatta_worker.on_torch.case import DTYPES, Call, Results, Tensors, TorchCase, by_autograd
 from regatta_worker.on_torch.library import Library, TorchWorker, import_autograd
 from regatta_worker.problem.input_sets import InputSets
+from regatta_worker.problem.planes import DRAW
 from regatta_worker.protocol.channel import Failed
 
 preload = import_autograd
 
-HELD = 1 << 20
-"""Number of a set of inputs that no sample has."""
+HELD = 1 << 41
+"""Sets of inputs from here on are no sample's."""
 
 LOOKED_AT = 1 << 16
 """Elements of each result, about, that are looked at while a stream is held."""
@@ -72,8 +73,8 @@ class TorchFunctions(Guarded, TorchWorker):
         """Raises Failed where a result is there while the call's own stream is held."""
         if self.gpu is None:
             return
-        sets.put(HELD)
-        case.place = HELD
+        sets.put(HELD + DRAW.randrange(HELD))
+        case.place = sets.number
         problem, other = case.problem, torch.cuda.Stream()
 
         def some(result: torch.Tensor) -> torch.Tensor:

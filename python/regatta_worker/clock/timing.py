@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from regatta_worker.clock import probe
+from regatta_worker.clock import hooks, probe
 from regatta_worker.clock.memory import ResidentMemory
 from regatta_worker.clock.probe import Probe, Sample
 from regatta_worker.clock.threads import CallUsage, OneCore, Threads, usage_lists
@@ -197,6 +197,7 @@ def take_samples(
         if on_torch:
             reset_peak_bytes()
         samples.append(sample(inputs.kept))
+        hooks.none_left()
         if on_torch:
             peak = max(peak, requested_bytes("peak"))
         if host:

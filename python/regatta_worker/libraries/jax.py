@@ -189,6 +189,24 @@ class JaxWorker(CaseWorker[_Case]):
     def input_sets(self, case: _Case) -> InputSets:
         return InputSets(case, case.put, self.no_memory)
 
+    def turner(self, case: _Case) -> Callable[[], None]:
+        if self.gpu is not None:
+            return super().turner(case)
+
+        def turn() -> None:
+            case.arguments = ()
+            case.arrays = on_jax.turned(case.arrays)
+            case.arguments = jax.block_until_ready(case.arranged(case.arrays))
+
+        return turn
+
+    def touch(self, value: Any) -> None:
+        super().touch(np.asarray(value))
+
+    def in_place(self, case: _Case) -> dict[str, Any]:
+        turned = case.problem.turned
+        return {name: turned(np.asarray(array)) for name, array in case.arrays.items()}
+
     def timed(self, case: _Case, plan: timing.Plan, sets: Inputs) -> Message:
         """Samples on a blocked stream, or else by the wall: `timing.measure_wall`."""
         measured = None

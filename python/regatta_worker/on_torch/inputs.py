@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 import torch
 
 from regatta_worker.problem.input_sets import LAST, CaseInputs, InputSets, in_turn, seed_of
+from regatta_worker.problem.planes import DRAW
 
 Tensors = Mapping[str, torch.Tensor]
 Fill = Callable[[torch.Tensor, str, int], None]
@@ -45,6 +46,8 @@ class TorchInputSets(InputSets):
         self._copies: dict[int, list[tuple[torch.Tensor, torch.Tensor]]] = {}
         """By set, where its tensors are copied to, and they."""
         self._samples = 0
+        self._first = DRAW.random()
+        """How far on the contents lie before the first sample: nobody can make them before."""
         sets, size = max(3, of.sets), sum(tensor.nbytes for tensor in tensors.values())
         free = self._free() if free_bytes is None else free_bytes
         if sets * size <= free // SHARE_OF_FREE:
@@ -79,7 +82,7 @@ class TorchInputSets(InputSets):
             if not self._copies:
                 self._write(self._tensors, number)
             else:
-                self.along = 0.0 if number == LAST else self._samples * STEP % 1.0
+                self.along = 0.0 if number == LAST else (self._first + self._samples * STEP) % 1.0
                 for into, source in self._copies[number]:
                     _copy_along(into, source, self.along)
         if self._refresh:
@@ -106,6 +109,20 @@ def _copy_along(into: torch.Tensor, source: torch.Tensor, along: float) -> None:
         return
     into[further:].copy_(source[:-further])
     into[:further].copy_(source[-further:])
+
+
+def turner(tensors: Tensors, refresh: Callable[[], None] | None) -> Callable[[], None]:
+    """Turns each tensor in its memory by a number of elements that is drawn; `refresh` follows."""
+    flat = [_flat(tensor) for tensor in tensors.values() if _dense(tensor)]
+
+    def turn() -> None:
+        with torch.no_grad():
+            for tensor in flat:
+                tensor.copy_(torch.roll(tensor, DRAW.randrange(len(tensor))))
+        if refresh:
+            refresh()
+
+    return turn
 
 
 def rotated(tensor: torch.Tensor, made: torch.Tensor, along: float) -> torch.Tensor:

@@ -28,7 +28,7 @@ from regatta_worker.census.counters import first_call
 from regatta_worker.clock import timing
 from regatta_worker.clock.peak import torch_peak
 from regatta_worker.on_torch.case import DTYPES, Call, Results, Tensors, TorchCase
-from regatta_worker.on_torch.inputs import TorchInputSets, rotated
+from regatta_worker.on_torch.inputs import TorchInputSets, rotated, turner
 from regatta_worker.problem import inputs, planes
 from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.attention import Mask, Problem
@@ -317,6 +317,14 @@ class TorchWorker(OnTorch[TorchCase]):
             named = named_results(_shortened(case.problem, result), (result,))
             errors.append(self.errors_of_planes(case, seed, drawn, named)["out"])
         return {"errors": {"out": worst(*errors)}, "probes": {}}
+
+    def turner(self, case: TorchCase) -> Callable[[], None]:
+        if self.gpu is not None:
+            return super().turner(case)
+        return turner(case.tensors, case.built.refresh)
+
+    def touch(self, value: torch.Tensor) -> None:
+        super().touch(value.detach())
 
     def checks_each_call(self, case: TorchCase) -> bool:
         """Not where lengths are drawn: a call's are not known when it is checked."""

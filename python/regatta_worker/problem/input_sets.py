@@ -32,8 +32,9 @@ def seed_of(seed: int, number: int) -> int:
 
 
 def fresh() -> Iterator[int]:
-    """Sets for the samples before the last, where each can have one of its own."""
-    return count(FIRST_OF_OTHERS)
+    """Sets for the samples before the last, where each can have one of its own. The first is
+    drawn, so that nobody can make them before they are used."""
+    return count(FIRST_OF_OTHERS + DRAW.randrange(1 << 40))
 
 
 def in_turn(sets: int) -> Iterator[int]:

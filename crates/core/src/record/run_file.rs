@@ -4,6 +4,7 @@ mod read;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher, DefaultHasher, Hasher, RandomState};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -43,6 +44,10 @@ pub fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
 pub struct RunWriter {
     path: PathBuf,
     file: File,
+    /// Of what was written, by a key that no other process knows: code under test runs as the same
+    /// user, and could change its times in the file.
+    written: DefaultHasher,
+    key: RandomState,
     /// The entries that the file had when it was opened.
     pub done: BTreeSet<(u32, CaseId)>,
     /// Further invocations that it owes, where that was decided before it was stopped.
@@ -128,9 +133,14 @@ impl RunWriter {
         let file = OpenOptions::new().append(true).open(&path).map_err(io)?;
         // Held until the process ends; the kernel lets go of it even then.
         std::mem::forget(lock);
+        let key = RandomState::new();
+        let mut written = key.build_hasher();
+        written.write(text.as_bytes());
         let writer = RunWriter {
             path,
             file,
+            written,
+            key,
             done: done_in(&run),
             owed: run.owed,
         };
@@ -171,6 +181,7 @@ impl RunWriter {
     /// # Errors
     /// When it cannot be written.
     pub fn finish(&mut self, end: RunEnd) -> Result<(), RecordError> {
+        self.check_unchanged()?;
         self.write(&RunLine::End(end))?;
         self.file
             .sync_data()
@@ -188,6 +199,24 @@ impl RunWriter {
         })
     }
 
+    /// Checks that the file holds what was written.
+    ///
+    /// # Errors
+    /// When another process changed it, or it cannot be read.
+    pub fn check_unchanged(&self) -> Result<(), RecordError> {
+        let bytes = fs::read(&self.path).map_err(|error| RecordError::io(&self.path, error))?;
+        let mut found = self.key.build_hasher();
+        found.write(&bytes);
+        if found.finish() == self.written.finish() {
+            return Ok(());
+        }
+        Err(RecordError::Refused(format!(
+            "{}: another process changed it while it was written, so its times are not those that \
+             were measured; measure again with --no-resume, and leave the file alone until then",
+            self.path.display()
+        )))
+    }
+
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
@@ -195,6 +224,7 @@ impl RunWriter {
 
     fn write(&mut self, line: &RunLine) -> Result<(), RecordError> {
         let text = line::write(line)?;
+        self.written.write(text.as_bytes());
         self.file
             .write_all(text.as_bytes())
             .map_err(|error| RecordError::io(&self.path, error))

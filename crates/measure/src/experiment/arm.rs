@@ -384,6 +384,8 @@ impl Arm {
     /// # Errors
     /// When it cannot be read: exit code 3.
     pub(super) fn read(&self, file: &RunWriter) -> Result<(Run, Side), ExperimentError> {
+        file.check_unchanged()
+            .map_err(ExperimentError::not_judged)?;
         Side::read(file.path(), &self.label()).map_err(ExperimentError::not_judged)
     }
 

@@ -1,33 +1,46 @@
 //! The harness's own clock: the time of a call, seen from outside of the worker.
 //!
 //! Code under test runs in the worker's process and can change each clock and each reply there. So
-//! the harness has the worker make `n` and then `4 n` calls, and times both requests itself: the
-//! difference over `3 n` is the time of a call, without what a request costs. Samples that lie far
-//! below it are refused. Time that the kernel says the worker was ready and had no core is taken
-//! out, so other programs cannot make honest samples look too short: of `4 n` calls the waits of all
-//! threads, of `n` calls those of the calling thread alone, so that the difference is never too long.
+//! the harness has the worker make `n` calls, and times the request itself, less one of no calls.
+//! Samples that lie far below the time of a call are refused. Time that the kernel says the worker
+//! was ready and had no core is taken out, so other programs cannot make honest samples look too
+//! short.
+//!
+//! Where the worker can, the inputs change before each of these calls, and calls that were drawn are
+//! checked: what was computed before, or is left out, gains nothing. The same request without the
+//! calls tells what the changes take.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::thread;
 use std::time::{Duration, Instant};
+
+use nix::libc;
 
 use super::{CaseEnd, Fault, Session, failed, limit};
 use crate::worker::Conversation;
+use crate::worker::channel::REPLIES_THREAD;
 use crate::worker::descendants::tree;
 use regatta_core::record::side::median;
 use regatta_core::record::types::Measurement;
-use regatta_worker::protocol::{Device, DeviceKind, Repeat, ReplyBody, RequestBody};
+use regatta_worker::attention::tolerance::{results, tolerable};
+use regatta_worker::attention::{Case, work};
+use regatta_worker::protocol::{
+    DeviceKind, Repeat, RepeatStep, ReplyBody, RequestBody, TensorError, VariantInfo,
+};
 use regatta_worker::units::Nanoseconds;
 
-/// Calls are repeated in the first invocation, and in each so many after it.
+/// Calls are repeated in the first invocation, and in each so many after it; and where samples lie
+/// below what an invocation before them was bound by.
 const EVERY: u32 = 5;
 
-/// The shorter request takes so long at least, where that takes no more than [`MAX_CALLS`].
-const MIN_SPAN_NS: f64 = 1e6;
+/// A request takes so long at least, where that takes no more than [`MAX_CALLS`].
+const MIN_SPAN_NS: f64 = 4e6;
 
-const MAX_CALLS: u32 = 4_096;
+const MAX_CALLS: u32 = 16_384;
 
-/// A call that takes so long is timed as it is: what a request costs is little beside it.
-const LONG_CALL_NS: f64 = 5e7;
+/// A request of no calls takes no longer: what is above it counts as time of calls.
+const MAX_REQUEST_NS: f64 = 1e6;
 
 /// Calls of a CUDA graph, whose launch is then little beside them.
 const IN_GRAPH: u32 = 16;
@@ -36,21 +49,28 @@ const IN_GRAPH: u32 = 16;
 /// and the calls of samples find other caches.
 const MARGIN: f64 = 1.15;
 
+/// The same where other programs disturb the machine: they share caches and cores for some of the
+/// calls; and of calls on several threads, whose waits cannot be taken out of both.
+const MARGIN_DISTURBED: f64 = 1.6;
+const MARGIN_DISTURBED_THREADS: f64 = 3.0;
+
 /// A loop around calls takes about so long for each.
 const LOOP_NS: f64 = 1_000.0;
 
-/// Times that a call is timed before its samples are refused; the shortest counts.
-const ATTEMPTS: usize = 6;
+/// Changes of the inputs may take so long and so much for each byte: what is above it counts as
+/// time of calls, or code under test could make changes slow in place of its clocks.
+const CHANGE_NS: f64 = 1e5;
+const CHANGE_NS_PER_BYTE: f64 = 0.5;
 
-/// A request, by the harness's clock.
-#[derive(Clone, Copy)]
-struct Span {
-    /// Without the waits for a core of all threads of the worker and its children; on a GPU, where
-    /// the device computes, of the calling thread alone.
-    at_least_ns: f64,
-    /// Without those of the calling thread.
-    at_most_ns: f64,
-}
+/// The changes of two requests may differ by this part of what they take.
+const CHANGE_ERROR: f64 = 0.1;
+
+/// Times that a call is timed before its samples are refused; the shortest counts. On a machine that
+/// others use one in ten may be undisturbed.
+const ATTEMPTS: usize = 24;
+
+/// No further attempt begins after so long.
+const MAX_TIME: Duration = Duration::from_secs(5);
 
 /// Child processes did a part of a call's work from this share of its time on.
 const SHARE_OF_CHILDREN: f64 = 0.1;
@@ -58,158 +78,262 @@ const SHARE_OF_CHILDREN: f64 = 0.1;
 impl Session<'_> {
     /// Refuses samples that are shorter than calls can have been.
     pub(super) fn bound(
-        &self,
+        &mut self,
         worker: &mut dyn Conversation,
         invocation: u32,
-        device: &Device,
+        (case, variant): (&Case, &VariantInfo),
         measurement: &Measurement,
     ) -> Result<(), CaseEnd> {
         let samples = &measurement.samples;
-        if !invocation.is_multiple_of(EVERY) || !worker.hello().repeats || samples.graph {
-            return Ok(());
-        }
         let Some(device_ns) = median_of(&samples.device_ns) else {
             return Ok(());
         };
+        let before_ns = self.state.shortest_ns.get(&case.id()).copied();
+        let is_cpu = worker.hello().device.known_kind() == Some(DeviceKind::Cpu);
+        let one_thread = samples.threads.iter().all(|threads| *threads == 1);
+        let margin = match (measurement.disturbed.is_empty(), one_thread) {
+            (true, _) => MARGIN,
+            (false, true) => MARGIN_DISTURBED,
+            (false, false) => MARGIN_DISTURBED_THREADS,
+        };
+        let longest_ns = margin * device_ns.0 + LOOP_NS;
+        let is_below = before_ns.is_some_and(|shortest_ns| shortest_ns > longest_ns);
+        let is_due = invocation.is_multiple_of(EVERY) || is_below;
+        if !is_due || !worker.hello().repeats || samples.graph {
+            return Ok(());
+        }
         let host_ns = median_of(&samples.host_ns).unwrap_or_default();
-        let is_cpu = device.known_kind() == Some(DeviceKind::Cpu);
         let graph = !is_cpu && host_ns > device_ns;
-        let on_one_thread = is_cpu && samples.threads.iter().all(|threads| *threads == 1);
         let cores = self.state.cores.iter().map(|core| Some(*core));
-        let others: Vec<_> = cores.filter(|_| on_one_thread).collect();
-        // The cores of the samples first; then each core, as they differ.
-        let mut cores = [samples.core].into_iter().chain(others.into_iter().cycle());
+        let others: Vec<_> = cores.filter(|_| is_cpu && one_thread).collect();
+        // Each core, as they differ; where the samples were taken first.
+        let mut cores = others.into_iter().cycle();
+        let attention = case.problem.attention().ok();
+        let changes = is_cpu && attention.is_some() && self.suite.settings.input_sets > 1;
         let mut request = Repeat {
             calls: if graph { IN_GRAPH } else { 1 },
             core: samples.core,
             graph,
+            step: if changes {
+                RepeatStep::ChangeAndCall
+            } else {
+                RepeatStep::Call
+            },
         };
-        let Some(mut few_ns) = self.few_calls(worker, &mut request, is_cpu)? else {
+        // What is made once, in the first call or change, is in no time.
+        if changes && self.computed_ns(worker, request)?.is_none() {
+            request.step = RepeatStep::Call;
+        }
+        let Some(first_ns) = self.enough_calls(worker, &mut request)? else {
             return Ok(());
         };
-        let calls = request.calls;
-        let (mut few_calls_ns, mut many_ns, mut shortest) = (few_ns, f64::MAX, few_ns);
-        for _ in 0..ATTEMPTS {
+        let calls = f64::from(request.calls);
+        let most_change_ns = CHANGE_NS + CHANGE_NS_PER_BYTE * attention.map_or(0.0, work::bytes);
+        let empty = Repeat {
+            calls: 0,
+            ..request
+        };
+        let change = Repeat {
+            step: RepeatStep::Change,
+            ..request
+        };
+        // A request that other programs delay takes longer, and none takes less than its calls.
+        let mut shorten = |session: &Self, request, span: &mut f64| -> Result<(), CaseEnd> {
+            *span = span.min(session.computed_ns(worker, request)?.unwrap_or(f64::MAX));
+            Ok(())
+        };
+        let (mut of_calls, mut of_none, mut of_changes) = (first_ns, MAX_REQUEST_NS, f64::MAX);
+        let (mut shortest, began) = (f64::MAX, Instant::now());
+        let mut attempts = 0;
+        while attempts < ATTEMPTS && began.elapsed() < MAX_TIME {
+            attempts += 1;
+            shorten(self, empty, &mut of_none)?;
+            let mut change_ns = 0.0;
+            if request.step == RepeatStep::ChangeAndCall {
+                shorten(self, change, &mut of_changes)?;
+                change_ns = ((of_changes - of_none) / calls).clamp(0.0, most_change_ns);
+            }
+            shortest = (of_calls - of_none) / calls - change_ns;
+            if shortest <= longest_ns + CHANGE_ERROR * change_ns {
+                let kept = self.state.shortest_ns.entry(case.id()).or_insert(shortest);
+                *kept = kept.max(shortest);
+                return self.check_repeated(worker, request, (case, variant));
+            }
             request.core = cores.next().flatten();
-            // A request that other programs delay takes longer, and none takes less than its calls.
-            if let Some(again) = self.span(worker, request, is_cpu)? {
-                few_ns = few_ns.min(again.at_most_ns);
-                few_calls_ns = few_calls_ns.min(again.at_least_ns);
-            }
-            if calls == 1 && few_ns >= LONG_CALL_NS {
-                shortest = few_calls_ns;
-            } else {
-                let many = Repeat {
-                    calls: 4 * calls,
-                    ..request
-                };
-                if let Some(again) = self.span(worker, many, is_cpu)? {
-                    many_ns = many_ns.min(again.at_least_ns);
-                }
-                shortest = (many_ns - few_ns) / f64::from(3 * calls);
-            }
-            if shortest <= MARGIN * device_ns.0 + LOOP_NS {
-                return Ok(());
-            }
+            shorten(self, request, &mut of_calls)?;
         }
         let shortest = Nanoseconds(shortest);
         Err(failed(
             Fault::Other,
             format!(
                 "unusable samples: they say {device_ns} a call, and by a clock outside of the \
-                 worker a call takes {shortest} at least, each of {ATTEMPTS} times. The function \
+                 worker a call takes {shortest} at least, each of {attempts} times. The function \
                  changes a clock or what its worker replies, computes less in calls that are \
-                 timed, or leaves work for later. Compute all in each call, wait for it there, and \
-                 leave clocks as they are"
+                 timed, or leaves work for earlier or later. Compute all in each call, wait for it \
+                 there, and leave clocks as they are"
             ),
         )
         .into())
     }
 
-    /// The time of as many calls as take [`MIN_SPAN_NS`], whose number is then that of the request.
-    /// `None`: the worker cannot repeat these.
-    fn few_calls(
-        &self,
-        worker: &mut dyn Conversation,
-        request: &mut Repeat,
-        is_cpu: bool,
-    ) -> Result<Option<f64>, CaseEnd> {
-        loop {
-            let span = self.span(worker, *request, is_cpu)?;
-            let span_ns = span.map(|span| span.at_most_ns);
-            if span_ns.is_none_or(|span_ns| span_ns >= MIN_SPAN_NS) || request.calls >= MAX_CALLS {
-                return Ok(span_ns);
-            }
-            request.calls *= 8;
-        }
-    }
-
-    /// The time that a request takes. `None`: the worker cannot repeat these calls.
-    fn span(
+    /// Holds results of calls that were repeated to the tolerances.
+    fn check_repeated(
         &self,
         worker: &mut dyn Conversation,
         request: Repeat,
-        is_cpu: bool,
-    ) -> Result<Option<Span>, CaseEnd> {
-        let process = worker.process();
-        let processes = process.map(with_children);
-        let waited = || {
-            let all = processes.as_deref().map_or(Duration::ZERO, waits);
-            let calling =
-                process.map_or(Duration::ZERO, |process| waits_of_thread(process, process));
-            (all, calling)
+        (case, variant): (&Case, &VariantInfo),
+    ) -> Result<(), CaseEnd> {
+        if request.step == RepeatStep::Call {
+            return Ok(());
+        }
+        let step = RepeatStep::Check;
+        let Some(errors) = self.repeated(worker, Repeat { step, ..request })? else {
+            return Ok(());
         };
-        let before = waited();
-        let began = Instant::now();
-        let reply = worker.ask(RequestBody::Repeat(request), limit(&self.suite.settings))?;
-        let wall = began.elapsed();
-        match reply {
-            ReplyBody::Repeated => {
-                let after = waited();
-                let all = wall.saturating_sub(after.0.saturating_sub(before.0));
-                let calling = wall.saturating_sub(after.1.saturating_sub(before.1));
-                Ok(Some(Span {
-                    at_least_ns: if is_cpu { all } else { calling }.as_nanos() as f64,
-                    at_most_ns: calling.as_nanos() as f64,
-                }))
+        let Ok(problem) = case.problem.attention() else {
+            return Ok(());
+        };
+        let tf32 = variant.tf32 && problem.dtype == regatta_worker::attention::Dtype::F32;
+        for &(tensor, direction) in results(problem.direction) {
+            let error = errors.get(tensor).and_then(|error| error.relative_l2);
+            tolerable(problem.dtype, tf32, direction, error).map_err(|reason| {
+                let words = "wrong result in a call that the harness timed";
+                failed(Fault::WrongResult, format!("{words}: {tensor}: {reason}"))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The time of as many calls as take [`MIN_SPAN_NS`], whose number is then that of the request.
+    /// `None`: the worker cannot repeat these.
+    fn enough_calls(
+        &self,
+        worker: &mut dyn Conversation,
+        request: &mut Repeat,
+    ) -> Result<Option<f64>, CaseEnd> {
+        loop {
+            let span_ns = self.computed_ns(worker, *request)?;
+            if span_ns.is_none_or(|span_ns| span_ns >= MIN_SPAN_NS) || request.calls >= MAX_CALLS {
+                return Ok(span_ns);
             }
+            request.calls *= 4;
+        }
+    }
+
+    /// The time that a request takes, without the time in which the worker's main thread, or one of
+    /// the harness's, was ready and had no core. What other threads and children of the worker
+    /// computed meanwhile is no excuse: they may have had it.
+    fn computed_ns(
+        &self,
+        worker: &mut dyn Conversation,
+        request: Repeat,
+    ) -> Result<Option<f64>, CaseEnd> {
+        let process = worker.process();
+        let waits = || {
+            let worker = process.map(|process| times(&format!("/proc/{process}")).waited);
+            worker.unwrap_or_default() + waits_of_harness()
+        };
+        let others = || process.map_or(Duration::ZERO, cpu_of_others);
+        let others_before = others();
+        // From before the first reading of waits to after the last: no wait is in them alone.
+        let began = Instant::now();
+        let waited_before = waits();
+        let reply = self.repeated(worker, request)?;
+        let waited = waits().saturating_sub(waited_before);
+        let wall = began.elapsed();
+        let by_others = others().saturating_sub(others_before);
+        let excused = waited.saturating_sub(by_others);
+        Ok(reply.map(|_| wall.saturating_sub(excused).as_nanos() as f64))
+    }
+
+    /// The errors in a reply. `None`: the worker cannot repeat these.
+    fn repeated(
+        &self,
+        worker: &mut dyn Conversation,
+        request: Repeat,
+    ) -> Result<Option<BTreeMap<String, TensorError>>, CaseEnd> {
+        let request = RequestBody::Repeat(request);
+        match worker.ask(request, limit(&self.suite.settings))? {
+            ReplyBody::Repeated { errors } => Ok(Some(errors)),
             ReplyBody::Unsupported { .. } => Ok(None),
             other => Err(super::no_answer(other).into()),
         }
     }
 }
 
+/// Times of a thread, since it began.
+struct ThreadTimes {
+    computed: Duration,
+    /// It was ready and had no core.
+    waited: Duration,
+}
+
+/// Of the thread of this folder, or of the main thread of a process.
+fn times(folder: &str) -> ThreadTimes {
+    let text = fs::read_to_string(format!("{folder}/schedstat")).unwrap_or_default();
+    let mut figures = text.split_whitespace().map(|figure| figure.parse().ok());
+    let mut figure = || Duration::from_nanos(figures.next().flatten().unwrap_or(0));
+    ThreadTimes {
+        computed: figure(),
+        waited: figure(),
+    }
+}
+
+/// How long a worker that has replied may take until it waits for the next request.
+const SETTLING: Duration = Duration::from_millis(100);
+
+/// CPU time of a worker's threads but the main one, and of its children.
+fn cpu_of_others(process: u32) -> Duration {
+    // The kernel counts a thread's time up to the last tick while it runs, and exactly once it waits.
+    let began = Instant::now();
+    while !is_asleep(process) && began.elapsed() < SETTLING {
+        thread::sleep(Duration::from_micros(50));
+    }
+    let living: Duration = tree(process).into_iter().chain([process]).map(cpu_of).sum();
+    let ended = Duration::from_millis(10 * ticks(process, 2..4));
+    (living + ended).saturating_sub(times(&format!("/proc/{process}")).computed)
+}
+
+/// Time that the threads through which a reply goes were ready and had no core.
+fn waits_of_harness() -> Duration {
+    let threads = fs::read_dir("/proc/self/task")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let channels = threads.filter(|thread| {
+        let name = fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
+        name.trim_end().as_bytes() == REPLIES_THREAD.to_bytes()
+    });
+    let waits = channels.filter_map(|thread| Some(times(thread.path().to_str()?).waited));
+    waits.sum::<Duration>() + times("/proc/thread-self").waited
+}
+
+fn is_asleep(process: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    !stat
+        .rsplit_once(") ")
+        .is_some_and(|(_, rest)| rest.starts_with('R'))
+}
+
+/// CPU time of a process, with that of threads that have ended.
+fn cpu_of(process: u32) -> Duration {
+    // As `MAKE_PROCESS_CPUCLOCK` of Linux has it.
+    let clock = (!process.cast_signed() << 3) | 2;
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: it writes the time that it is given; of a process that is gone, nothing.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    Duration::new(
+        time.tv_sec.unsigned_abs(),
+        time.tv_nsec.unsigned_abs() as u32,
+    )
+}
+
 fn median_of(times: &[Nanoseconds]) -> Option<Nanoseconds> {
     let times: Vec<f64> = times.iter().map(|time| time.0).collect();
     median(&times).map(Nanoseconds)
-}
-
-fn with_children(process: u32) -> Vec<u32> {
-    let mut all = tree(process);
-    all.push(process);
-    all
-}
-
-/// Time that threads of these processes were ready and had no core, since they began.
-fn waits(processes: &[u32]) -> Duration {
-    let threads = processes.iter().flat_map(|&process| {
-        let threads = fs::read_dir(format!("/proc/{process}/task"));
-        let names = threads.into_iter().flatten().flatten();
-        names.filter_map(move |thread| {
-            let thread = thread.file_name().to_str()?.parse().ok()?;
-            Some(waits_of_thread(process, thread))
-        })
-    });
-    threads.sum()
-}
-
-/// The same of one thread: the second figure of its `schedstat`.
-fn waits_of_thread(process: u32, thread: u32) -> Duration {
-    let text = fs::read_to_string(format!("/proc/{process}/task/{thread}/schedstat"));
-    let waited_ns = text
-        .ok()
-        .and_then(|text| text.split_whitespace().nth(1)?.parse().ok());
-    Duration::from_nanos(waited_ns.unwrap_or(0))
 }
 
 /// CPU time of the processes that a worker started, those included that have ended.

@@ -13,7 +13,7 @@ use regatta_core::record::header::TurnSide;
 use regatta_core::suite;
 use regatta_core::suite::rules::Metric;
 use regatta_worker::protocol::{
-    Census, Checked, Hello, Measured, PROBES, Prepared, Repeat, TensorError,
+    Census, Checked, Hello, Measured, PROBES, Prepared, Repeat, RepeatStep, TensorError,
 };
 use regatta_worker::units::Nanoseconds;
 
@@ -60,6 +60,8 @@ struct Scripted {
     call: Duration,
     /// Threads that compute, and wait for cores, beside a request for one call.
     busy: usize,
+    /// What it says of calls that were repeated.
+    repeated: ReplyBody,
 }
 
 fn hello() -> Hello {
@@ -130,16 +132,24 @@ impl Conversation for Scripted {
             RequestBody::Prepare(_) => prepared(1e-7),
             RequestBody::Measure(_) => measured(4, Some((self.seed + 1, 1e-7))),
             RequestBody::Release => ReplyBody::Released { files: Vec::new() },
-            RequestBody::Repeat(Repeat { calls, .. }) => {
-                let busy = if calls == 1 { self.busy } else { 0 };
-                let end = Instant::now() + calls * self.call;
+            RequestBody::Repeat(Repeat { calls, step, .. }) => {
+                let call = match step {
+                    RepeatStep::Call => self.call,
+                    RepeatStep::ChangeAndCall => CHANGE + self.call,
+                    RepeatStep::Change => CHANGE,
+                    RepeatStep::Check => return Ok(self.repeated.clone()),
+                };
+                let busy = if calls == 0 { self.busy } else { 0 };
+                let end = Instant::now() + calls * call;
                 std::thread::scope(|scope| {
                     for _ in 0..busy {
                         scope.spawn(|| while Instant::now() < end {});
                     }
-                    std::thread::sleep(calls * self.call);
+                    std::thread::sleep(calls * call);
                 });
-                ReplyBody::Repeated
+                ReplyBody::Repeated {
+                    errors: BTreeMap::new(),
+                }
             }
             _ => ReplyBody::Census(Census::default()),
         })
@@ -154,8 +164,28 @@ impl Conversation for Scripted {
     }
 }
 
-/// Samples of 2 ms are taken from a worker whose calls take so long by the harness's clock.
-fn bound_by(call: Duration, invocation: u32, busy: usize) -> (Result<(), Outcome>, usize) {
+/// How long inputs take to change.
+const CHANGE: Duration = Duration::from_micros(50);
+
+/// The errors of calls that were repeated.
+fn repeated(relative_l2: f64) -> ReplyBody {
+    let error = TensorError {
+        relative_l2: Some(relative_l2),
+        max_abs: Some(relative_l2),
+    };
+    ReplyBody::Repeated {
+        errors: BTreeMap::from([("out".to_owned(), error)]),
+    }
+}
+
+/// Samples of 2 ms are taken from a worker whose calls take so long by the harness's clock, and have
+/// this error; before it a call took so long.
+fn bound_by(
+    (call, error): (Duration, f64),
+    invocation: u32,
+    before: Option<Duration>,
+    busy: usize,
+) -> (Result<(), Outcome>, usize) {
     let log: Log = Arc::default();
     let mut worker = Scripted {
         hello: Hello {
@@ -167,6 +197,7 @@ fn bound_by(call: Duration, invocation: u32, busy: usize) -> (Result<(), Outcome
         seed: 0,
         call,
         busy,
+        repeated: repeated(error),
     };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.toml");
@@ -177,7 +208,12 @@ fn bound_by(call: Duration, invocation: u32, busy: usize) -> (Result<(), Outcome
         log: log.clone(),
     };
     let (mut state, mut spent) = (SessionState::new(None), TimeSpent::default());
-    let session = Session {
+    let case = &suite.cases[0];
+    if let Some(before) = before {
+        let shortest = before.as_nanos() as f64;
+        state.shortest_ns.insert(case.id(), shortest);
+    }
+    let mut session = Session {
         suite: &suite,
         launcher: &mut launcher,
         state: &mut state,
@@ -191,8 +227,9 @@ fn bound_by(call: Duration, invocation: u32, busy: usize) -> (Result<(), Outcome
         samples: samples.kept(),
         ..Measurement::default()
     };
-    let device = worker.hello.device.clone();
-    let bound = session.bound(&mut worker, invocation, &device, &measurement);
+    let variant = worker.hello.variants[0].clone();
+    let of_case = (case, &variant);
+    let bound = session.bound(&mut worker, invocation, of_case, &measurement);
     let bound = bound.map_err(|end| match end {
         CaseEnd::Outcome(outcome) => *outcome,
         CaseEnd::Lost(error) => panic!("{error}"),
@@ -205,28 +242,33 @@ fn bound_by(call: Duration, invocation: u32, busy: usize) -> (Result<(), Outcome
 fn samples_that_are_shorter_than_calls_by_the_harness_s_clock_are_refused() {
     let honest = Duration::from_millis(2);
     assert_eq!(
-        bound_by(honest, 0, 0),
-        (Ok(()), 3),
-        "few calls twice, and many"
+        bound_by((honest, 1e-7), 0, None, 0),
+        (Ok(()), 6),
+        "the first call; one call, four, none, changes alone, and the check"
     );
-    assert_eq!(
-        bound_by(honest, 3, 0),
-        (Ok(()), 0),
-        "not in each invocation"
-    );
-    let (refused, requests) = bound_by(3 * honest / 2, 5, 0);
+    let later = bound_by((honest, 1e-7), 3, Some(honest), 0);
+    assert_eq!(later, (Ok(()), 0), "not in each invocation");
+    let (refused, _) = bound_by((2 * honest, 1e-7), 3, Some(2 * honest), 0);
+    assert!(refused.is_err(), "faster than in the first");
+    let (refused, _) = bound_by((honest, 1e-3), 0, None, 0);
+    let Err(Outcome::Failed { reason, .. }) = refused else {
+        panic!("{refused:?}");
+    };
+    let words = "wrong result in a call that the harness timed";
+    assert!(reason.starts_with(words), "{reason}");
+    let (refused, requests) = bound_by((3 * honest / 2, 1e-7), 5, None, 0);
     let Err(Outcome::Failed { reason, .. }) = refused else {
         panic!("{refused:?}");
     };
     assert!(reason.contains("they say 2.00 ms a call"), "{reason}");
-    assert_eq!(requests, 1 + 2 * 6, "the shortest of six times");
+    assert_eq!(requests, 3 + 3 * 24, "the shortest of many times");
 }
 
 /// Threads of a library wait for cores while the calling thread waits for the device: their waits
 /// are no part of its time.
 #[test]
 fn waits_of_other_threads_do_not_shorten_few_calls() {
-    let (bound, _) = bound_by(Duration::from_millis(2), 0, 8);
+    let (bound, _) = bound_by((Duration::from_millis(2), 1e-7), 0, None, 8);
     assert_eq!(bound, Ok(()));
 }
 
@@ -249,6 +291,7 @@ impl Launcher for Starts {
             seed: 0,
             call: Duration::ZERO,
             busy: 0,
+            repeated: repeated(1e-7),
         }))
     }
 }

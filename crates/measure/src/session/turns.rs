@@ -446,10 +446,10 @@ impl<'a, E> Running<'a, E> {
             return;
         };
         run.holds_case = matches!(reply, Ok(ReplyBody::Prepared(_)));
-        let device = &worker.hello().device;
+        let hello = worker.hello();
         let ready = reply
             .map_err(CaseEnd::from)
-            .and_then(|reply| self.session.prepared(device, run.case, asked, reply, began));
+            .and_then(|reply| self.session.prepared(hello, run.case, asked, reply, began));
         run.stage = match ready {
             Ok(ready) => Stage::Ready(Box::new(ready)),
             Err(end) => Stage::Ended(end),
@@ -531,8 +531,9 @@ impl<'a, E> Running<'a, E> {
                     .checked(&device, (run.case, ready), answered, began)?;
             let children = children.saturating_sub(turns.children);
             keep_waits_for_children(&mut measurement, children);
-            let (session, invocation) = (&self.session, self.invocation);
-            session.bound(worker.as_mut(), invocation, &device, &measurement)?;
+            let of_case = (run.case, &ready.variant);
+            let session = &mut self.session;
+            session.bound(worker.as_mut(), self.invocation, of_case, &measurement)?;
             Ok(measurement)
         });
         self.session.spend(run.case, laps.end());

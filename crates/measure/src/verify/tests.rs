@@ -63,6 +63,7 @@ fn measured(problem: &Attention, of: u64) -> Measured {
 
 fn asked_by(draw: Option<u64>) -> AskedResult {
     AskedResult {
+        checks_after: false,
         seed: SEED,
         draw,
         input_sets: 3,
@@ -462,4 +463,26 @@ fn more_or_fewer_samples_than_asked_for_are_refused() {
     // A suite that asks for fewer than it needs at the least.
     assert!(held(1, 1, 5).is_ok());
     assert!(held(5, 1, 5).is_ok());
+}
+
+#[test]
+fn a_worker_that_repeats_checks_its_last_call() {
+    let problem = problem("s16,d8");
+    let unchecked = Measured {
+        input_sets: 3,
+        ..Measured::default()
+    };
+    let asked = |checks_after, input_sets| AskedResult {
+        checks_after,
+        input_sets,
+        ..asked_by(Some(1))
+    };
+    let held = |asked| {
+        let verifier = &mut Verifier::default();
+        verifier.check_after(&problem, asked, &variant(), &unchecked)
+    };
+    assert!(held(asked(false, 3)).is_ok(), "one that does not");
+    assert!(held(asked(true, 1)).is_ok(), "on one set of inputs");
+    let rejected = held(asked(true, 3)).unwrap_err();
+    assert!(rejected.reason.contains("has no `checked`"), "{rejected}");
 }

@@ -1,6 +1,7 @@
 //! The channel between harness and worker: a pipe for requests, a socket for replies that carries
 //! who sent them, and the file of the worker's log.
 
+use std::ffi::CStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -13,6 +14,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use nix::libc;
+use nix::sys::prctl;
 use nix::sys::socket::{
     ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg, setsockopt, sockopt,
 };
@@ -43,9 +45,13 @@ pub(super) fn read_lines(replies: OwnedFd) -> Receiver<io::Result<String>> {
     lines_of(File::from(replies))
 }
 
+/// Name of the threads that read replies.
+pub(crate) const REPLIES_THREAD: &CStr = c"replies";
+
 fn lines_of(replies: impl Read + Send + 'static) -> Receiver<io::Result<String>> {
     let (sender, receiver): (Sender<io::Result<String>>, _) = channel();
     thread::spawn(move || {
+        let _ = prctl::set_name(REPLIES_THREAD);
         let mut replies = BufReader::new(replies);
         loop {
             let mut line = String::new();

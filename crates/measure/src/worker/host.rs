@@ -100,6 +100,8 @@ impl WorkerProcess {
         how: How,
         start: impl FnOnce([OwnedFd; 2], &File) -> Result<Started, WorkerFailure>,
     ) -> Result<WorkerProcess, WorkerError> {
+        // The code under test runs as the same user, and is to reach no memory of this process.
+        let _ = nix::sys::prctl::set_dumpable(false);
         let error = |failure| WorkerError::new(&spec.name, failure);
         let unavailable = |what: String| error(WorkerFailure::Unavailable(what));
         let (log, output) = WorkerLog::open(log).map_err(|problem| {

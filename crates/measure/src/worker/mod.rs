@@ -4,7 +4,7 @@
 //! side of it. [`program`] starts a process of somebody else's so that nothing it starts outlives
 //! it or the harness.
 
-mod channel;
+pub(crate) mod channel;
 pub mod descendants;
 mod forks;
 pub mod host;

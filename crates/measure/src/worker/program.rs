@@ -19,6 +19,7 @@ use std::time::Duration;
 use command_fds::{CommandFdExt, FdMapping};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
 use nix::sys::signal::{SigSet, Signal};
 use serde::{Deserialize, Serialize};
 
@@ -140,17 +141,31 @@ impl Program {
         if self.leaves == Leaves::Nothing {
             command.process_group(0);
         }
-        // SAFETY: both calls are async-signal-safe and touch no memory of the parent.
+        let traces = self.leaves == Leaves::ItsOwn;
+        // SAFETY: the calls are async-signal-safe and touch no memory of the parent.
         unsafe {
-            command.pre_exec(|| {
+            command.pre_exec(move || {
                 // Whoever starts it waits for signals with all of them blocked; a program
                 // must not inherit that.
                 SigSet::empty().thread_set_mask().map_err(io::Error::from)?;
+                if !traces {
+                    lose_tracing();
+                }
                 nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(io::Error::from)
             });
         }
         command
     }
+}
+
+/// The capability by which root may trace any process (`CAP_SYS_PTRACE`).
+const TRACING: libc::c_ulong = 19;
+
+/// Has this process and what it starts reach into no process of another user, and as root into none
+/// that may do more: code under test is not to write into the harness.
+fn lose_tracing() {
+    // SAFETY: changes this process alone. It fails where there is no such capability to lose.
+    unsafe { libc::prctl(libc::PR_CAPBSET_DROP, TRACING, 0, 0, 0) };
 }
 
 /// A program that was started or forked. Dropped, it ends with everything it started.

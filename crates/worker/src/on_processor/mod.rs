@@ -24,7 +24,7 @@ use crate::attention::{Attention, Direction, Dtype, ParamValue};
 use crate::machine::Structure;
 use crate::protocol::{
     Census, Checked, Device, DeviceKind, Hello, Measure, Measured, PROTOCOL_VERSION, Peak, Prepare,
-    Prepared, Repeat, VariantInfo,
+    Prepared, Repeat, RepeatStep, VariantInfo,
 };
 use crate::serve::{Pause, Refusal, Worker};
 use crate::sets::{LAST, Rotation, drawn_calls};
@@ -365,6 +365,10 @@ impl Worker for OnProcessor {
 
     fn repeat(&mut self, request: Repeat) -> Result<(), Refusal> {
         let (_, case) = self.prepared.as_mut().ok_or(NO_CASE)?;
+        if request.step != RepeatStep::Call {
+            let reason = "this worker repeats calls on inputs that stay";
+            return Err(Refusal::Unsupported(reason.to_owned()));
+        }
         timing::repeat(request, case.as_mut());
         Ok(())
     }

@@ -246,10 +246,10 @@ class OperatorWorker(CaseWorker[OperatorCase]):
                     f'a copy, or declare it with role = "state"'
                 )
 
-    def repeat(self, calls: int, core: int | None, graph: bool) -> None:
+    def repeat(self, calls: int, core: int | None, graph: bool, step: str = "call") -> Message:
         if self.prepared().operands.states:
             raise Unsupported("each call changes a state, and calls in a row would not restore it")
-        super().repeat(calls, core, graph)
+        return super().repeat(calls, core, graph, step)
 
     def recordings(self, case: OperatorCase) -> list[Message]:
         return []

@@ -491,7 +491,10 @@ fn a_side_is_the_same_in_whatever_order_its_file_is() {
     let torn = text.lines().nth(5).unwrap()[..90].to_owned();
     let twice = text.lines().nth(6).unwrap().to_owned();
     text += &format!("{torn}\n{twice}\r\n\n");
+    writer.check_unchanged().unwrap();
     std::fs::write(path, text).unwrap();
+    let changed = writer.check_unchanged().unwrap_err().to_string();
+    assert!(changed.contains("another process changed it"), "{changed}");
     let (read, side) = Side::read(path, "run").unwrap();
     assert_eq!(side.cases, ordered.cases);
     assert_eq!(side.damage.len(), 3, "{:?}", side.damage);
