@@ -422,7 +422,7 @@ mod tests {
         assert!(reason("permutation(4)", ElementType::I32).contains("at least the 8 elements"));
         assert!(reason("lengths(1, 2)", float).contains("give it dtype = \"i32\""));
         assert!(reason("lengths(1)", float).contains("takes 2 arguments"));
-        assert!(reason("gauss", float).contains("is no draw; use `normal`, `uniform`"));
+        assert!(reason("gauss", float).contains("is not a draw; use `normal`, `uniform`"));
         assert!(reason("normal(1", float).contains("closing parenthesis"));
     }
 }
