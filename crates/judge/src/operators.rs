@@ -117,9 +117,9 @@ mod tests {
     #[test]
     fn a_weaker_check_is_a_weaker_demand() {
         let weaker = |base: RunHeader, head: RunHeader| {
-            let mut found = Demands::default();
-            demands(&mut found, &base, &head);
-            let fields = found.weaker.iter().map(|one| one.field.clone());
+            let mut declared_demands = Demands::default();
+            demands(&mut declared_demands, &base, &head);
+            let fields = declared_demands.weaker.iter().map(|one| one.field.clone());
             fields.collect::<Vec<_>>()
         };
         let strict = || declared(Some("r.py:o"), Some(1e-3));

@@ -1,4 +1,4 @@
-//! What the tolerance of a declared operator would notice: each input that is drawn again and each
+//! The changes that a declared operator's tolerance notices: each input that is drawn again and each
 //! scalar that is doubled has to move a result by several limits, or a kernel that ignores it would
 //! pass.
 

@@ -215,7 +215,7 @@ def callee(function: Any) -> str:
         return ""
     nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Lambda))
     here = [called(node.body) for node in nodes if node.lineno == code.co_firstlineno]
-    # Of several in a line, the one whose code has the name.
+    # The one of several in a line whose code has the name.
     names = {*code.co_names, *code.co_freevars}
     return next((name for name in here if name in names), "" if len(here) != 1 else here[0])
 
