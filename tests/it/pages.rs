@@ -352,7 +352,9 @@ fn the_suite_of_the_page_is_read() {
         .unwrap();
     let place = Place::new();
     place.write("page.toml", suite.text);
-    place.write("bench.py", "def attention(q, k, v): pass\n");
+    // A function, and a script that times it.
+    let bench = "import timeit\ndef attention(q, k, v): pass\ntimeit.timeit(lambda: attention(1, 2, 3), number=1)\n";
+    place.write("bench.py", bench);
     let (code, stdout, stderr) = place.ran(&["list", "./page.toml"]);
     assert_eq!(code, 0, "{stdout}{stderr}");
 }
