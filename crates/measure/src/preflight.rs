@@ -2,6 +2,7 @@
 //! its variants and parameters, and has the memory for its cases.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -341,11 +342,8 @@ fn references(
         let worker = launcher
             .start(&reference_worker(name))
             .map_err(|error| SetupError(with_log(&error, &error.log)))?;
-        let packages = |path: &&PathBuf| {
-            let text = path.to_string_lossy();
-            !text.contains("/site-packages/") && !text.contains("/dist-packages/")
-        };
-        let loaded: BTreeSet<&PathBuf> = worker.hello().files.iter().filter(packages).collect();
+        let files = worker.hello().files.iter();
+        let loaded: BTreeSet<&PathBuf> = files.filter(|path| !is_installed(path)).collect();
         for (tested, hello) in hellos {
             let both = hello.files.iter().find(|file| loaded.contains(file));
             if let Some(file) = both {
@@ -359,6 +357,13 @@ fn references(
         }
     }
     Ok(())
+}
+
+/// True for a file of an installed package, and for what an interpreter loads as it starts.
+fn is_installed(path: &Path) -> bool {
+    let mut parts = path.iter();
+    let package = |part: &OsStr| part == "site-packages" || part == "dist-packages";
+    parts.any(package) || path.ends_with("sitecustomize.py") || path.ends_with("usercustomize.py")
 }
 
 fn memory_fits(
@@ -412,6 +417,18 @@ pub(crate) fn peak_line(worker: &str, peak: &Peak) -> String {
 mod tests {
     use super::*;
     use regatta_worker::units::Rate;
+
+    #[test]
+    fn a_reference_may_share_installed_files_alone() {
+        for (path, shared) in [
+            ("/env/lib/python3.12/site-packages/numpy", true),
+            ("/usr/lib/python3/dist-packages/numpy", true),
+            ("/etc/python3.12/sitecustomize.py", true),
+            ("/home/me/mylib/norms.py", false),
+        ] {
+            assert_eq!(is_installed(Path::new(path)), shared, "{path}");
+        }
+    }
 
     #[test]
     fn figures_are_told_with_their_units() {
