@@ -434,20 +434,23 @@ fn is_path_like(text: &str) -> bool {
     !text.is_empty() && text.chars().all(plain)
 }
 
+/// True for a name with the ending of a file.
+fn has_file_ending(text: &str) -> bool {
+    let ending = text.rsplit_once('.').map_or("", |(_, ending)| ending);
+    let mut known = FILE_EXTENSIONS.split_whitespace();
+    known.any(|known| known == ending)
+}
+
 /// True for what can only be a file: a path from a folder that is named, or a name with the ending
 /// of one.
 fn is_file(text: &str) -> bool {
     let starts = ["/", "./", "../", "~/"];
-    let ending = text.rsplit_once('.').map_or("", |(_, ending)| ending);
     let segments = || {
         text.split('/')
             .all(|part| is_plain(part) && !part.is_empty())
     };
     starts.iter().any(|start| text.starts_with(start))
-        || is_path_like(text)
-            && FILE_EXTENSIONS
-                .split_whitespace()
-                .any(|known| known == ending)
+        || is_path_like(text) && has_file_ending(text)
         || text.contains('/') && segments()
         || [".", ".."].contains(&text)
 }
@@ -498,7 +501,9 @@ pub fn message(text: &str) -> String {
         let lower = word.to_ascii_lowercase();
         let name = word.split(['=', ':']).next().unwrap_or_default();
         let name = name.trim_matches(|c: char| !c.is_ascii_alphanumeric());
-        let named = name.len() < word.len() && names_a_secret(name) && is_name(name);
+        // `multi_token.py:9: KeyError` names a line.
+        let is_place = has_file_ending(name) && !word.contains('=');
+        let named = name.len() < word.len() && names_a_secret(name) && is_name(name) && !is_place;
         // `KeyError: missing key: head_dim` has no secret.
         let heads = word.ends_with(':')
             && !word.contains('=')
