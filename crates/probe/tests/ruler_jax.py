@@ -87,8 +87,11 @@ def prepared(worker: jax_worker.JaxWorker, clock: XlaProbe | None, **request: An
 
 
 def kinds(operations: list[Operation]) -> list[tuple[str, int]]:
-    """The operations that the marker must not change. Names of equal kernels differ from one compilation to the
-    next, and so may the order of operations that do not depend on each other."""
+    """The operations that the marker must not change.
+
+    Names of equal kernels differ from one compilation to the next, and so may the order of
+    operations that do not depend on each other.
+    """
     return sorted((op["kind"], op.get("bytes", 0)) for op in operations)
 
 

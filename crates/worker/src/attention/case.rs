@@ -38,7 +38,7 @@ impl Case {
 
 impl Case {
     /// One property of the case as text, by the name a suite uses for it: a facet
-    /// of [`FACETS`](super::FACETS), or else a parameter (`auto` when it is not set).
+    /// of [`FACETS`], or else a parameter (`auto` when it is not set).
     ///
     /// `variant` is `worker/name` without the environment, which is a facet of
     /// its own (empty when it is the default one), and so are those of a projection
