@@ -31,8 +31,8 @@ from typing import Any, Literal
 from regatta_worker.protocol.channel import REPLY_FD, REQUEST_FD
 
 LONGEST_REQUEST = 1 << 16
-DESCRIPTORS = 4
-"""That come with each request: requests, replies, log, and the supervisor's socket."""
+DESCRIPTORS = 5
+"""That come with each request: requests, replies, log, the supervisor's socket and its program."""
 ABOVE = 20
 """Descriptors from here on are free until they are put in place."""
 
@@ -108,7 +108,7 @@ def _forked(asked: dict[str, Any], descriptors: list[int]) -> bool:
 
 def _supervised(asked: dict[str, Any], descriptors: list[int]) -> Literal[True]:
     """Forks the worker, where it returns, and becomes its supervisor."""
-    *_, leash = descriptors
+    *_, leash, executable = descriptors
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     os.setpgid(0, 0)
     supervisor = os.getpid()
@@ -118,7 +118,7 @@ def _supervised(asked: dict[str, Any], descriptors: list[int]) -> Literal[True]:
         return True
     os.set_inheritable(leash, True)
     words = [*asked["supervisor"], str(leash), str(worker)]
-    raise SystemExit(os.execv(asked["executable"], words))
+    raise SystemExit(os.execve(executable, words, os.environ))
 
 
 def _become_worker(supervisor: int, descriptors: list[int]) -> None:

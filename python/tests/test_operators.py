@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,14 @@ from regatta_worker.callables.load import Target
 from regatta_worker.callables.operators.operands import InputTensor, Operands
 from regatta_worker.callables.operators.reference import open_reference
 from regatta_worker.protocol.channel import Failed, Unsupported
+
+
+@pytest.fixture(autouse=True)
+def no_other_framework(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Functions without annotations take the arrays of a framework that is imported."""
+    for name in ("cupy", "torch", "jax"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
 
 NUMBERS = itertools.count()
 """Each module that is imported has a name of its own."""

@@ -16,6 +16,14 @@ from regatta_worker.callables import intact, load
 from regatta_worker.clock import hooks
 from regatta_worker.protocol.channel import Failed
 
+
+@pytest.fixture(autouse=True)
+def no_other_framework(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Functions without annotations take the arrays of a framework that is imported."""
+    for name in ("cupy", "torch", "jax"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+
 HONEST = support.ROOT / "tests/cheats/honest_numpy.py"
 
 
@@ -81,6 +89,10 @@ class _Object:
 
 
 def test_whatever_stands_in_the_place_of_a_part_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Other tests import the worker again.
+    monkeypatch.setitem(sys.modules, load.__name__, load)
+    monkeypatch.setattr(intact, "_known", {})
+    intact.note()
     assert intact.replaced(None) == ""
     for module, name in ((time, "perf_counter_ns"), (json, "dumps"), (load, "working_thread")):
         with monkeypatch.context() as patch:

@@ -17,7 +17,7 @@ use regatta_worker::attention::Case;
 use regatta_worker::protocol::{Hello, Parameter, VariantInfo};
 use regatta_worker::units::counted;
 
-/// List the variants of every worker, or the cases of a suite or script
+/// List all variants, or the cases of a suite or script
 ///
 /// Refuses a suite that `run` refuses, as far as its workers are here.
 #[derive(Args, Debug)]

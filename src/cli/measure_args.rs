@@ -25,7 +25,7 @@ pub struct MeasureArgs {
     pub suite: String,
 
     /// Arguments of the script
-    #[arg(help_heading = None, last = true, value_name = "ARGS")]
+    #[arg(help_heading = None, last = true, value_name = "ARGS", hide_short_help = true)]
     pub arguments: Vec<String>,
 
     /// Only cases whose id matches (repeatable)

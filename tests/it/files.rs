@@ -97,7 +97,7 @@ fn what_no_clock_shows_is_damage_with_its_line() {
     fs::write(&file, odd).unwrap();
     let (_, stderr) = exits!(place, 2, ["gate", "./s.toml", "--filter", "s32"]);
     assert!(
-        stderr.contains("is damaged") && stderr.contains("first_call holds -5 ns"),
+        stderr.contains("is corrupt") && stderr.contains("first_call holds -5 ns"),
         "{stderr}"
     );
 }

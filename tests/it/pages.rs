@@ -191,10 +191,11 @@ fn commands_exist() {
 }
 
 /// Options of other programs that pages name, pytest with regatta's fixture among them.
-const OTHERS: [&str; 12] = [
+const OTHERS: [&str; 13] = [
     "--all-targets",
     "--find-links",
     "--first-parent",
+    "--gpu",
     "--ignored",
     "--include-ignored",
     "--mode",

@@ -24,7 +24,7 @@ pub mod trace;
 mod tuners;
 mod verdict;
 
-pub use verdict::Options;
+pub use verdict::{Options, largest_slowdown};
 
 use std::collections::HashMap;
 

@@ -102,9 +102,6 @@ fn shown(judgement: &Judgement) -> String {
         0 => {}
         by_cpu => summary += &format!(", {by_cpu} by CPU time"),
     }
-    if let Some(most) = largest_slowdown(judgement) {
-        summary += &format!("; no case is more than {most} slower");
-    }
     let demands = tally(judgement.expectations.iter().map(|result| result.word));
     if !demands.is_empty() {
         let each = demands.into_iter();
@@ -117,17 +114,16 @@ fn shown(judgement: &Judgement) -> String {
     summary + &restructured(judgement).unwrap_or_default()
 }
 
-/// The upper end of all intervals, where every case that was compared has one and none is open or
-/// worse.
-fn largest_slowdown(judgement: &Judgement) -> Option<Share> {
+/// The upper end of the intervals of all cases that were compared, of a judgement that passed.
+pub fn largest_slowdown(judgement: &Judgement) -> Option<Share> {
+    if judgement.verdict.outcome != VerdictOutcome::Passed {
+        return None;
+    }
     let mut most = None;
     for row in &judgement.rows {
         let Some(device) = row.metric(Metric::Device) else {
             continue;
         };
-        if !matches!(row.word, Word::Same | Word::Improved) {
-            return None;
-        }
         let high = row.deciding(device).change.high?.growth();
         most = Some(most.map_or(high, |most: Share| most.max(high)));
     }

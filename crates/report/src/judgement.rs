@@ -13,6 +13,7 @@ use regatta_judge::judgement::{
     ExpectationResult, Judgement, MetricRow, Mismatch, Row, SideSummary, Timing, Uncounted,
     VerdictOutcome,
 };
+use regatta_judge::largest_slowdown;
 use regatta_worker::units::{Ratio, counted};
 
 /// Rows of a list of a comment.
@@ -124,6 +125,7 @@ pub(crate) fn verdict(judgement: &Judgement) -> Document {
     let base = judgement.base.as_ref();
     let sides = [
         Some(by_axes(judgement)).filter(|text| !text.is_empty()),
+        largest_slowdown(judgement).map(|most| format!("No case is more than {most} slower.")),
         Some(side("head", &judgement.head)),
         base.map(|base| side("base", base)),
     ];

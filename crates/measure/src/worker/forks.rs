@@ -110,18 +110,17 @@ impl Forks {
         log: &File,
     ) -> io::Result<Started> {
         let (leash, theirs) = UnixStream::pair()?;
-        let mut line = json!({
-            // This very file, even where it was replaced since.
-            "executable": format!("/proc/{}/exe", std::process::id()),
-            "supervisor": [supervisor::TITLE],
-        })
-        .to_string();
+        // The program that runs, even where its file was replaced since. The process that forks may
+        // look up no other process's program, so it gets it open.
+        let executable = File::open(supervisor::EXECUTABLE)?;
+        let mut line = json!({ "supervisor": [supervisor::TITLE] }).to_string();
         line.push('\n');
         let descriptors = [
             requests.as_raw_fd(),
             replies.as_raw_fd(),
             log.as_raw_fd(),
             theirs.as_raw_fd(),
+            executable.as_raw_fd(),
         ];
         self.control.set_read_timeout(Some(STARTING))?;
         sendmsg::<()>(

@@ -37,7 +37,7 @@ use super::program::{Leaves, Program};
 pub(super) const TITLE: &str = "regatta: supervisor";
 
 /// This executable, even where its file was replaced since.
-const EXECUTABLE: &str = "/proc/self/exe";
+pub(super) const EXECUTABLE: &str = "/proc/self/exe";
 
 static POSSIBLE: AtomicBool = AtomicBool::new(false);
 
