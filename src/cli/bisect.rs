@@ -30,9 +30,12 @@ use regatta_worker::units::counted;
 /// only versions that do not run lie between. A bisect that was stopped resumes. For commits, use
 /// `git bisect run` with `regatta compare` (docs/VERSIONS.md).
 #[derive(Args, Debug)]
-#[command(after_long_help = "Examples:\n  \
+#[command(
+    override_usage = "regatta bisect [OPTIONS] --good <SPEC> --bad <SPEC> <SUITE>",
+    after_long_help = "Examples:\n  \
     regatta bisect jax-sdpa --good pypi:jax==0.4.38 --bad pypi:jax==0.6.2\n  \
-    regatta bisect jax-sdpa --good pypi:jax==0.4.38 --bad pypi:jax==0.10.2 --fixed")]
+    regatta bisect jax-sdpa --good pypi:jax==0.4.38 --bad pypi:jax==0.10.2 --fixed"
+)]
 pub struct BisectArgs {
     /// The older release: pypi:NAME==VERSION
     #[arg(long, value_name = "SPEC")]
