@@ -46,7 +46,7 @@ def _attend(q: Any, k: Any, v: Any) -> Any:
 
 
 def _made(name: str, make: Callable[[], Any]) -> Any:
-    """What is made in the first call, and kept for the next ones."""
+    """Arrays that the first call makes, kept for the next ones."""
     if name not in _kept:
         _kept[name] = make()
     return _kept[name]

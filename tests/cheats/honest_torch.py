@@ -22,7 +22,7 @@ torch.backends.cuda.matmul.allow_tf32 = False
 
 
 def _made(name: str, make: Callable[[], Any]) -> Any:
-    """What is made in the first call, and kept for the next ones."""
+    """Tensors that the first call makes, kept for the next ones."""
     if name not in _kept:
         _kept[name] = make()
     return _kept[name]
@@ -251,7 +251,7 @@ if GPU:
         return out.clone()
 
     def graph_in_place(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """a CUDA graph of its inputs where they lie, captured anew for other addresses"""
+        """a CUDA graph of its inputs where they lie, captured again for other addresses"""
         key = tuple(x.data_ptr() for x in (q, k, v))
         if key not in _kept:
             side = torch.cuda.Stream()

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 _kept: dict[Any, Any] = {}
-"""What calls leave for the next ones. A process serves one way."""
+"""Results that calls leave for the next ones. A process serves one way."""
 
 
 def _attend(q: Any, k: Any, v: Any) -> Any:
@@ -117,7 +117,7 @@ def calls_trapped(q: Any, k: Any, v: Any) -> Any:
 
 
 def clock_replaced(q: Any, k: Any, v: Any) -> Any:
-    """puts an object in the place of time.perf_counter_ns, which is none of its file's functions"""
+    """puts an object in the place of time.perf_counter_ns, which its file does not define"""
     if _once("clock"):
         time.perf_counter_ns = _HalfSpeed(time.perf_counter_ns)
     return _attend(q, k, v)
@@ -419,7 +419,7 @@ def ahead_by_profile(q: Any, k: Any, v: Any) -> Any:
 
 
 def ahead_by_audit(q: Any, k: Any, v: Any) -> Any:
-    """has an audit hook, which nobody can remove, compute when the worker opens a file"""
+    """has an audit hook, which no one can remove, compute when the worker opens a file"""
 
     def hook(event: str, _: Any) -> None:
         if event in ("open", "os.listdir"):

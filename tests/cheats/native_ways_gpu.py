@@ -91,7 +91,7 @@ def persisting_cache(q: Any, k: Any, v: Any) -> Any:
 
 
 def persisting_in_each_call(q: Any, k: Any, v: Any) -> Any:
-    """the same anew in each call, with the limit of persisting lines"""
+    """the same again in each call, with the limit of persisting lines"""
     _persist((v, k), True)
     return _attend(q, k, v)
 
@@ -224,7 +224,7 @@ def default_stream(q: Any, k: Any, v: Any) -> Any:
 
 
 def graph_on_another_stream(q: Any, k: Any, v: Any) -> Any:
-    """replays a CUDA graph on a stream that nobody waits for"""
+    """replays a CUDA graph on a stream that nothing waits for"""
     if "graph" not in _kept:
         _side().wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(_side()):
@@ -264,7 +264,7 @@ def honest_when_held(q: Any, k: Any, v: Any) -> Any:
 
 
 def hold_removed(q: Any, k: Any, v: Any) -> Any:
-    """has torch.cuda._sleep hold no stream, and computes on one that nobody waits for"""
+    """has torch.cuda._sleep hold no stream, and computes on one that nothing waits for"""
     if _once("sleep"):
         torch.cuda._sleep = int
     with torch.cuda.stream(_side()):
@@ -286,7 +286,7 @@ def ahead_by_profile(q: Any, k: Any, v: Any) -> Any:
 
 
 def ahead_by_audit(q: Any, k: Any, v: Any) -> Any:
-    """has an audit hook, which nobody can remove, compute"""
+    """has an audit hook, which no one can remove, compute"""
     if _once("audit"):
         sys.addaudithook(lambda event, _: event in ("open", "os.listdir") and _ahead(q, k, v))
     return _made_ahead(q, k, v)

@@ -82,7 +82,7 @@ class Module:
 
     @property
     def is_here(self) -> bool:
-        """Whether this Python has its framework."""
+        """True if this Python has its framework."""
         return importlib.util.find_spec(self.needs) is not None
 
 
@@ -90,7 +90,7 @@ Function = tuple[Module, str]
 
 
 def modules(device: str) -> list[Module]:
-    """What there is for a device, of which this Python has the framework."""
+    """The functions for a device whose framework this Python has."""
     if device == "cpu":
         found = [
             Module(HERE / "native_ways.py", "numpy", False),
@@ -190,7 +190,7 @@ def gain(found: Row, rows: list[Row]) -> float | None:
 
 
 def outcome(found: Row, rows: list[Row]) -> str:
-    """What came of a function, in words."""
+    """The result of a function, in words."""
     if "refused" in found:
         return "refused: " + " ".join(found["refused"].split())[:200]
     times, us = gain(found, rows), f"{found['ns'] / 1e3:.1f} µs"
@@ -287,7 +287,7 @@ def main() -> int:
             run(some)
         for found in rows[-len(some) :]:
             tell(f"{found['module']}.{found['name']}: {outcome(found, rows)}")
-    # What other programs did to one of them may have made a gain.
+    # Other programs may have made a gain by slowing one of them.
     doubtful = [
         (module, name) for module, name in every if name in gained(rows) and name not in OPEN
     ]

@@ -19,15 +19,15 @@ fn table(arguments: &[&str]) -> String {
         .output()
         .unwrap();
     let log = std::fs::read_to_string(place.path().join("regatta.log")).unwrap_or_default();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}\n{errors}\n{log}");
-    said
+    assert!(output.status.success(), "{printed}\n{errors}\n{log}");
+    printed
 }
 
 #[test]
 fn ways_to_forge_times_gain_nothing_and_honest_functions_are_not_refused() {
-    let said = table(&[
+    let printed = table(&[
         "--invocations=1",
         "clock_patched_much",
         "thread_replies",
@@ -59,12 +59,12 @@ fn ways_to_forge_times_gain_nothing_and_honest_functions_are_not_refused() {
         ("touched_later", "by a clock outside of the worker"),
         ("clock_of_harness", "no process could be slowed"),
     ] {
-        let line = said
+        let line = printed
             .lines()
             .find(|line| line.contains(&format!(".{way}: ")));
         assert!(
             line.is_some_and(|line| line.contains(words)),
-            "{way}: {said}"
+            "{way}: {printed}"
         );
     }
 }

@@ -508,7 +508,8 @@ pub fn message(text: &str) -> String {
         let heads = word.ends_with(':')
             && !word.contains('=')
             && named
-            && !["key", "keys", "tokens"].contains(&name);
+            && !["key", "keys", "tokens"].contains(&name)
+            && !name.ends_with("Error");
         let opens = heads || lower == "bearer";
         let is_hidden = hides_rest || has_token(word);
         hides_rest |= opens;

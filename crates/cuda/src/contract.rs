@@ -527,7 +527,11 @@ mod tests {
             ),
             ("tile = 64", "heads = 64", "parameters"),
             ("tile = 64", "q = 64", "parameters: `q` means something"),
-            ("block = 128", "block = 1.5", "a whole number, a formula"),
+            (
+                "block = 128",
+                "block = 1.5",
+                "`1.5`: this is not a whole number",
+            ),
             ("\"4 * seq_k\"", "[4]", "a whole number or a formula"),
             (
                 "[variants.attention]\n",

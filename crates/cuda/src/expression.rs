@@ -273,17 +273,17 @@ mod tests {
         for (text, words) in [
             ("", "unexpected end"),
             ("seq_q +", "unexpected end"),
-            ("seq", "no `seq`"),
-            ("q.sequence", "no `q.sequence`"),
-            ("q", "no `q`"),
+            ("seq", "unknown name `seq`"),
+            ("q.sequence", "unknown name `q.sequence`"),
+            ("q", "unknown name `q`"),
             ("(heads", "unexpected end"),
             ("heads heads", "unexpected input"),
             ("min(heads)", "missing"),
             ("heads $ 2", "`$`"),
             ("\"a\" * 2", "`\"`"),
             ("99999999999999999999", "too large"),
-            ("1.5", "no whole number"),
-            ("heads == 4", "no whole number"),
+            ("1.5", "not a whole number"),
+            ("heads == 4", "not a whole number"),
         ] {
             let error = valued(text).unwrap_err();
             assert!(error.contains(words), "{text}: {error}");

@@ -238,12 +238,12 @@ pub struct Repeat {
     /// run it. A worker that cannot refuses.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub graph: bool,
-    /// What each step does. A worker that cannot do it refuses.
+    /// The work of each step. A worker that cannot do it refuses.
     #[serde(default, skip_serializing_if = "RepeatStep::is_call")]
     pub step: RepeatStep,
 }
 
-/// What a [`Repeat`] does as often as it says.
+/// A step that a [`Repeat`] makes as often as it says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]

@@ -1,4 +1,4 @@
-"""Whether the code under test left the clock, the interpreter's hooks and this package alone.
+"""Finds changes that the code under test made to the clock, the interpreter's hooks or this package.
 
 By identity: an object in the place of a function is found as well as a function, and so is other
 code in the function itself. Native code can still change both; the clock outside of the worker
@@ -28,7 +28,7 @@ def note() -> None:
 
 
 def replaced(file: str | None) -> str:
-    """What is another thing than it was; empty where nothing is. Of torch, whose own parts come
+    """The part that is another than it was; empty where none is. For torch, whose own parts come
     late, what the code of this file defined."""
     for name, parts in _known.items():
         now = dict(_parts(sys.modules.get(name)))

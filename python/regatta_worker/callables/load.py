@@ -215,7 +215,7 @@ def preload(target: Target) -> None:
 
 
 WATCHED_S = 0.05
-"""How long threads are watched between two calls, where there are any of Python's."""
+"""The time that threads are watched between two calls, where there are any of Python's."""
 
 GLANCED_S = 0.01
 """The same where there are others alone."""

@@ -47,7 +47,7 @@ class TorchInputSets(InputSets):
         """By set, where its tensors are copied to, and they."""
         self._samples = 0
         self._first = DRAW.random()
-        """How far on the contents lie before the first sample: nobody can make them before."""
+        """The distance of the contents before the first sample: no call can make them before."""
         sets, size = max(3, of.sets), sum(tensor.nbytes for tensor in tensors.values())
         free = self._free() if free_bytes is None else free_bytes
         if sets * size <= free // SHARE_OF_FREE:

@@ -33,7 +33,7 @@ def seed_of(seed: int, number: int) -> int:
 
 def fresh() -> Iterator[int]:
     """Sets for the samples before the last, where each can have one of its own. The first is
-    drawn, so that nobody can make them before they are used."""
+    drawn, so that no call can make them before they are used."""
     return count(FIRST_OF_OTHERS + DRAW.randrange(1 << 40))
 
 

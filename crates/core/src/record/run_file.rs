@@ -44,7 +44,7 @@ pub fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
 pub struct RunWriter {
     path: PathBuf,
     file: File,
-    /// Of what was written, by a key that no other process knows: code under test runs as the same
+    /// A checksum of the lines that were written, by a key that no other process knows: code under test runs as the same
     /// user, and could change its times in the file.
     written: DefaultHasher,
     key: RandomState,
@@ -205,9 +205,9 @@ impl RunWriter {
     /// When another process changed it, or it cannot be read.
     pub fn check_unchanged(&self) -> Result<(), RecordError> {
         let bytes = fs::read(&self.path).map_err(|error| RecordError::io(&self.path, error))?;
-        let mut found = self.key.build_hasher();
-        found.write(&bytes);
-        if found.finish() == self.written.finish() {
+        let mut hasher = self.key.build_hasher();
+        hasher.write(&bytes);
+        if hasher.finish() == self.written.finish() {
             return Ok(());
         }
         Err(RecordError::Refused(format!(

@@ -6,7 +6,7 @@
 //! was ready and had no core is taken out, so other programs cannot make honest samples look too
 //! short.
 //!
-//! Where the worker can, the inputs change before each of these calls, and calls that were drawn are
+//! If the worker can, the inputs change before each of these calls, and calls that were drawn are
 //! checked: what was computed before, or is left out, gains nothing. The same request without the
 //! calls tells what the changes take.
 
@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use nix::libc;
 
 use super::{CaseEnd, Fault, Session, failed, limit};
+use crate::interference;
 use crate::worker::Conversation;
 use crate::worker::channel::REPLIES_THREAD;
 use crate::worker::descendants::tree;
@@ -91,7 +92,9 @@ impl Session<'_> {
         let before_ns = self.state.shortest_ns.get(&case.id()).copied();
         let is_cpu = worker.hello().device.known_kind() == Some(DeviceKind::Cpu);
         let one_thread = samples.threads.iter().all(|threads| *threads == 1);
-        let margin = match (measurement.disturbed.is_empty(), one_thread) {
+        // Without a watch no one knows what else ran.
+        let is_undisturbed = measurement.disturbed.is_empty() && interference::watch().is_some();
+        let margin = match (is_undisturbed, one_thread) {
             (true, _) => MARGIN,
             (false, true) => MARGIN_DISTURBED,
             (false, false) => MARGIN_DISTURBED_THREADS,
@@ -120,7 +123,7 @@ impl Session<'_> {
                 RepeatStep::Call
             },
         };
-        // What is made once, in the first call or change, is in no time.
+        // A thing that is made once, in the first call or change, is in no time.
         if changes && self.computed_ns(worker, request)?.is_none() {
             request.step = RepeatStep::Call;
         }
@@ -268,7 +271,7 @@ struct ThreadTimes {
     waited: Duration,
 }
 
-/// Of the thread of this folder, or of the main thread of a process.
+/// The times of the thread of this folder, or of the main thread of a process.
 fn times(folder: &str) -> ThreadTimes {
     let text = fs::read_to_string(format!("{folder}/schedstat")).unwrap_or_default();
     let mut figures = text.split_whitespace().map(|figure| figure.parse().ok());
@@ -279,7 +282,7 @@ fn times(folder: &str) -> ThreadTimes {
     }
 }
 
-/// How long a worker that has replied may take until it waits for the next request.
+/// The time that a worker that has replied may take until it waits for the next request.
 const SETTLING: Duration = Duration::from_millis(100);
 
 /// CPU time of a worker's threads but the main one, and of its children.

@@ -60,7 +60,7 @@ struct Scripted {
     call: Duration,
     /// Threads that compute, and wait for cores, beside a request for one call.
     busy: usize,
-    /// What it says of calls that were repeated.
+    /// The reply to calls that were repeated.
     repeated: ReplyBody,
 }
 
@@ -164,7 +164,7 @@ impl Conversation for Scripted {
     }
 }
 
-/// How long inputs take to change.
+/// The time that inputs take to change.
 const CHANGE: Duration = Duration::from_micros(50);
 
 /// The errors of calls that were repeated.
