@@ -1,4 +1,4 @@
-"""Finds changes that the code under test made to the clock, the interpreter's hooks or this package.
+"""Finds what the code under test changed in the clock, the interpreter's hooks or this package.
 
 By identity: an object in the place of a function is found as well as a function, and so is other
 code in the function itself. Native code can still change both; the clock outside of the worker
