@@ -532,7 +532,7 @@ mod tests {
                 "block = 1.5",
                 "`1.5`: this is not a whole number",
             ),
-            ("\"4 * seq_k\"", "[4]", "a whole number or a formula"),
+            ("\"4 * seq_k\"", "[4]", "a number or a formula"),
             (
                 "[variants.attention]\n",
                 "[[sweep]]\n[variants.attention]\n",
