@@ -8,17 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from regatta_worker import device
 from regatta_worker.callables.function import Function
 from regatta_worker.callables.load import Guarded, Target
-from regatta_worker.case import Case, CaseWorker, Request
-from regatta_worker.census.arrays import count_arrays
+from regatta_worker.callables.on_numpy import OnNumpy
+from regatta_worker.case import Case, Request
 from regatta_worker.census.counters import first_call
-from regatta_worker.clock import timing
 from regatta_worker.problem import inputs
 from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.attention import Problem
-from regatta_worker.problem.input_sets import Inputs, InputSets, seed_of
+from regatta_worker.problem.input_sets import InputSets, seed_of
 from regatta_worker.problem.planes import DRAW
 from regatta_worker.problem.variant import Variant
 from regatta_worker.protocol.channel import Message, Unsupported
@@ -40,11 +38,10 @@ class NumpyCase(Case):
         return self.function.several(self.bound(*self.arguments), self.problem)
 
 
-class NumpyFunctions(Guarded, CaseWorker[NumpyCase]):
+class NumpyFunctions(Guarded, OnNumpy[NumpyCase]):
     """Gradients are those that a function makes itself."""
 
     DTYPES: Mapping[str, Any] = {"f32": np.float32, "f16": np.float16}
-    packages = ("numpy",)
 
     def __init__(self, target: Target, functions: dict[str, Function]) -> None:
         super().__init__(Arrays.for_numpy())
@@ -100,17 +97,6 @@ class NumpyFunctions(Guarded, CaseWorker[NumpyCase]):
                 tensor[:] = turned
 
         return turn
-
-    def timed(self, case: NumpyCase, plan: timing.Plan, sets: Inputs) -> Message:
-        flush = np.ones(device.cpu_flush_bytes() if plan.cold else 0, dtype=np.uint8)
-        return timing.measure_wall(
-            case.call, self.wait, plan, lambda: np.invert(flush, out=flush), inputs=sets
-        )
-
-    def profile(self, call: Callable[[], Any], profiled: Message) -> Message:
-        case = self.prepared()
-        counts, uncounted = count_arrays(case.bound, case.arguments)
-        return profiled | {"counts": profiled["counts"] | counts, "uncounted": uncounted}
 
 
 WORKER = NumpyFunctions

@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -200,6 +200,45 @@ class OnTorch(CaseWorker[CaseType]):
                 profiled["counts"]["copies"] += sum(map(copies, profiled["launches"]))
             profiled["counts"] |= allocations(call)
         return profiled
+
+
+class TimedCase(Protocol):
+    """A case on torch that was timed, or is to be replayed."""
+
+    timed: tuple[timing.Plan, bool] | None
+    replay: Callable[[], None] | None
+
+
+def replayed_calls(case: TimedCase, run: Callable[[], Any]) -> tuple[Callable[[], Any], int]:
+    """A replay of a CUDA graph of `IN_GRAPH` calls, captured once a case."""
+    if case.replay is None:
+
+        def several() -> Any:
+            for _ in range(IN_GRAPH - 1):
+                run()
+            return run()
+
+        case.replay, _, _ = timing.captured(several)
+    return case.replay, IN_GRAPH
+
+
+def recorded_samples(case: TimedCase, run: Callable[[], Any]) -> list[Message]:
+    """Calls recorded as the samples were timed: on a blocked stream, or one after the other."""
+    if case.timed is None or case.timed[0].graph:
+        # A graph's replays were timed, and it is gone.
+        return []
+    plan, synchronised = case.timed
+    blocked = None if synchronised else timing.stream_clock()
+
+    def sample(timed: Callable[[], Any]) -> float | None:
+        if blocked:
+            return blocked.sample(plan.cold, timed).device_ns
+        torch.cuda.synchronize()
+        timed()
+        torch.cuda.synchronize()
+        return None
+
+    return launches.record_samples(run, sample)
 
 
 class TorchWorker(OnTorch[TorchCase]):
@@ -411,36 +450,12 @@ class TorchWorker(OnTorch[TorchCase]):
         return found | {"uncounted": found.get("uncounted", {}) | uncounted}
 
     def replayed(self, case: TorchCase) -> tuple[Callable[[], Any], int]:
-        """A replay of a CUDA graph of `IN_GRAPH` calls, captured once a case."""
         if self.gpu is None or case.built.earlier_stream or case.built.varies:
             raise Unsupported("no CUDA graph can hold this call")
-        if case.replay is None:
-
-            def several() -> Results:
-                for _ in range(IN_GRAPH - 1):
-                    case.built.run()
-                return case.built.run()
-
-            case.replay, _, _ = timing.captured(several)
-        return case.replay, IN_GRAPH
+        return replayed_calls(case, case.built.run)
 
     def recordings(self, case: TorchCase) -> list[Message]:
-        """Calls recorded as the samples were timed: on a blocked stream, or one after the other."""
-        if case.timed is None or case.timed[0].graph:
-            # A graph's replays were timed, and it is gone.
-            return []
-        plan, synchronised = case.timed
-        blocked = None if synchronised else timing.stream_clock()
-
-        def sample(timed: Callable[[], Any]) -> float | None:
-            if blocked:
-                return blocked.sample(plan.cold, timed).device_ns
-            torch.cuda.synchronize()
-            timed()
-            torch.cuda.synchronize()
-            return None
-
-        return launches.record_samples(case.built.run, sample)
+        return recorded_samples(case, case.built.run)
 
     def release(self) -> None:
         """Drops the case; its memory is the next one's, and given back where that is short."""

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from regatta_worker import device
 from regatta_worker.callables.load import Guarded, Target
+from regatta_worker.callables.on_numpy import OnNumpy
 from regatta_worker.callables.operators.case import OperatorCase, OperatorWorker
 from regatta_worker.callables.operators.function import OperatorFunction
 from regatta_worker.callables.operators.operands import InputTensor
-from regatta_worker.census.arrays import count_arrays
-from regatta_worker.clock import timing
 from regatta_worker.problem.arrays import Arrays
-from regatta_worker.problem.input_sets import Inputs
-from regatta_worker.protocol.channel import Failed, Message, Unsupported
+from regatta_worker.protocol.channel import Failed, Unsupported
 
 DTYPES: Mapping[str, Any] = {
     "f32": np.float32,
@@ -26,10 +23,8 @@ DTYPES: Mapping[str, Any] = {
 }
 
 
-class NumpyOperators(Guarded, OperatorWorker):
+class NumpyOperators(Guarded, OnNumpy[OperatorCase], OperatorWorker):
     """Functions of NumPy arrays."""
-
-    packages = ("numpy",)
 
     def __init__(self, target: Target, functions: Mapping[str, OperatorFunction]) -> None:
         super().__init__(Arrays.for_numpy())
@@ -65,17 +60,6 @@ class NumpyOperators(Guarded, OperatorWorker):
 
     def same(self, given: np.ndarray, drawn: np.ndarray) -> bool:
         return bool(np.array_equal(given, drawn))
-
-    def timed(self, case: OperatorCase, plan: timing.Plan, sets: Inputs) -> Message:
-        flush = np.ones(device.cpu_flush_bytes() if plan.cold else 0, dtype=np.uint8)
-        return timing.measure_wall(
-            case.call, self.wait, plan, lambda: np.invert(flush, out=flush), inputs=sets
-        )
-
-    def profile(self, call: Callable[[], Any], profiled: Message) -> Message:
-        case = self.prepared()
-        counts, uncounted = count_arrays(case.bound, case.arguments)
-        return profiled | {"counts": profiled["counts"] | counts, "uncounted": uncounted}
 
 
 WORKER = NumpyOperators

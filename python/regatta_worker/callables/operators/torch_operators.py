@@ -12,9 +12,13 @@ from regatta_worker.callables.load import Guarded, Target
 from regatta_worker.callables.operators.case import OperatorCase, OperatorWorker
 from regatta_worker.callables.operators.function import OperatorFunction
 from regatta_worker.callables.operators.operands import InputTensor
-from regatta_worker.census import launches
 from regatta_worker.clock import timing
-from regatta_worker.on_torch.library import IN_GRAPH, OnTorch, measure_on_cpu
+from regatta_worker.on_torch.library import (
+    OnTorch,
+    measure_on_cpu,
+    recorded_samples,
+    replayed_calls,
+)
 from regatta_worker.problem.input_sets import Inputs
 from regatta_worker.protocol.channel import Failed, Message, Unsupported
 
@@ -87,35 +91,12 @@ class TorchOperators(Guarded, OperatorWorker, OnTorch[OperatorCase]):
         return super().free_memory()
 
     def replayed(self, case: OperatorCase) -> tuple[Callable[[], Any], int]:
-        """A replay of a CUDA graph of `IN_GRAPH` calls, captured once a case."""
         if self.gpu is None:
             raise Unsupported("a CUDA graph needs a GPU")
-        if case.replay is None:
-
-            def several() -> Any:
-                for _ in range(IN_GRAPH - 1):
-                    case.call()
-                return case.call()
-
-            case.replay, _, _ = timing.captured(several)
-        return case.replay, IN_GRAPH
+        return replayed_calls(case, case.call)
 
     def recordings(self, case: OperatorCase) -> list[Message]:
-        """Calls recorded as the samples were timed: on a blocked stream, or one after the other."""
-        if case.timed is None or case.timed[0].graph:
-            return []
-        plan, synchronised = case.timed
-        blocked = None if synchronised else timing.stream_clock()
-
-        def sample(timed: Callable[[], Any]) -> float | None:
-            if blocked:
-                return blocked.sample(plan.cold, timed).device_ns
-            self.wait()
-            timed()
-            self.wait()
-            return None
-
-        return launches.record_samples(case.call, sample)
+        return recorded_samples(case, case.call)
 
 
 WORKER = TorchOperators
