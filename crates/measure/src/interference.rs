@@ -28,14 +28,15 @@ pub trait Watch {
     fn rest(&mut self, time: Duration);
 }
 
-/// Looks at this machine, unless `REGATTA_WATCH=no`: for a machine whose counters are not of what
-/// it runs, such as a container that sees those of its host, and for tests.
+/// Looks at this machine, where it is watched.
 pub fn watch() -> Option<Box<dyn Watch>> {
-    if env::var_os("REGATTA_WATCH").is_some_and(|watch| watch == "no") {
-        None
-    } else {
-        Some(Box::new(MachineWatch::here()))
-    }
+    is_watched().then(|| Box::new(MachineWatch::here()) as Box<dyn Watch>)
+}
+
+/// False with `REGATTA_WATCH=no`: for a machine whose counters are not of what it runs, such as a
+/// container that sees those of its host, and for tests.
+pub(crate) fn is_watched() -> bool {
+    env::var_os("REGATTA_WATCH").is_none_or(|watch| watch != "no")
 }
 
 /// The machine's counters at a moment.

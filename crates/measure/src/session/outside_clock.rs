@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use nix::libc;
 
 use super::{CaseEnd, Fault, Session, failed, limit};
-use crate::interference;
+use crate::interference::is_watched;
 use crate::worker::Conversation;
 use crate::worker::channel::REPLIES_THREAD;
 use crate::worker::descendants::tree;
@@ -92,19 +92,22 @@ impl Session<'_> {
         let before_ns = self.state.shortest_ns.get(&case.id()).copied();
         let is_cpu = worker.hello().device.known_kind() == Some(DeviceKind::Cpu);
         let one_thread = samples.threads.iter().all(|threads| *threads == 1);
-        // Without a watch no one knows what else ran.
-        let is_undisturbed = measurement.disturbed.is_empty() && interference::watch().is_some();
-        let margin = match (is_undisturbed, one_thread) {
-            (true, _) => MARGIN,
-            (false, true) => MARGIN_DISTURBED,
-            (false, false) => MARGIN_DISTURBED_THREADS,
+        // Other programs may run on a machine that is not watched.
+        let is_undisturbed = measurement.disturbed.is_empty() && is_watched();
+        let disturbed = if one_thread {
+            MARGIN_DISTURBED
+        } else {
+            MARGIN_DISTURBED_THREADS
         };
-        let longest_ns = margin * device_ns.0 + LOOP_NS;
+        let longest = |margin: f64| margin * device_ns.0 + LOOP_NS;
+        let longest_ns = longest(if is_undisturbed { MARGIN } else { disturbed });
         let is_below = before_ns.is_some_and(|shortest_ns| shortest_ns > longest_ns);
         let is_due = invocation.is_multiple_of(EVERY) || is_below;
         if !is_due || !worker.hello().repeats || samples.graph {
             return Ok(());
         }
+        let device = worker.hello().device.clone();
+        let began_at = self.state.load.look();
         let host_ns = median_of(&samples.host_ns).unwrap_or_default();
         let graph = !is_cpu && host_ns > device_ns;
         let cores = self.state.cores.iter().map(|core| Some(*core));
@@ -164,6 +167,11 @@ impl Session<'_> {
             }
             request.core = cores.next().flatten();
             shorten(self, request, &mut of_calls)?;
+        }
+        // Programs that came after the samples slow these calls alone.
+        let is_disturbed = self.state.load.disturbed_since(began_at.as_ref(), &device);
+        if is_disturbed && shortest <= longest(disturbed) {
+            return self.check_repeated(worker, request, (case, variant));
         }
         let shortest = Nanoseconds(shortest);
         Err(failed(
