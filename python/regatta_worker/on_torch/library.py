@@ -203,7 +203,7 @@ class OnTorch(CaseWorker[CaseType]):
 
 
 class TimedCase(Protocol):
-    """A case on torch that was timed, or is to be replayed."""
+    """A case on torch that is timed and replayed."""
 
     timed: tuple[timing.Plan, bool] | None
     replay: Callable[[], None] | None
