@@ -55,7 +55,7 @@ pub struct SessionState {
     /// The time that each case took so far.
     taken: BTreeMap<CaseId, Nanoseconds>,
     /// The shortest time of a call of each case by the harness's clock.
-    shortest_ns: BTreeMap<CaseId, f64>,
+    shortest: BTreeMap<CaseId, outside_clock::Span>,
     /// True once two workers could not be up at the same time.
     one_at_a_time: bool,
     /// Cores that this process may use.
@@ -72,7 +72,7 @@ impl SessionState {
             load: LoadLog::new(watch),
             loaded: BTreeSet::new(),
             taken: BTreeMap::new(),
-            shortest_ns: BTreeMap::new(),
+            shortest: BTreeMap::new(),
             one_at_a_time: false,
             cores: allowed_cores(),
         }
