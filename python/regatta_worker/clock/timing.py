@@ -227,8 +227,10 @@ def measure_wall(
     before: Callable[[], None] = lambda: None,
     inputs: Inputs | None = None,
     host: HostReference | None = None,
+    untimed: Callable[[], Any] | None = None,
 ) -> dict[str, Any]:
     """Times call and wait by the host's monotonic clock; `before` precedes each, untimed.
+    `untimed` is a call for warming up, by default `call`.
 
     With `gpu` the device works apart from the host behind a stream that the library
     hides: `device_ns` is then the time from issuing the call until it is done, launch
@@ -267,7 +269,7 @@ def measure_wall(
     def resumed() -> None:
         # The other side has used the caches: one call fills them again, untimed.
         if not gpu:
-            wait(call())
+            wait((untimed or call)())
 
     with (
         contextlib.nullcontext() if gpu else Threads() as threads,
@@ -276,7 +278,7 @@ def measure_wall(
         for _ in range(plan.warmup):
             if threads:
                 threads.begin()
-            wait(call())
+            wait((untimed or call)())
             if threads:
                 core.saw(threads.end())
         core.begin()

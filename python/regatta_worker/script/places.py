@@ -6,18 +6,20 @@ A name has no line number, so that a case stays the same when lines are added ab
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import functools
 import inspect
 import os
 import re
+import shlex
 import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
 
-MOST_VALUES = 12
+MOST_VALUES = 24
 """Values that a name has at the most."""
 
 LONGEST = 40
@@ -130,6 +132,23 @@ def around(frame: FrameType) -> Iterator[tuple[str, Any]]:
     for name in loop_variables(code.co_filename, frame.f_lineno):
         if name in here:
             yield name, here[name]
+            yield from options(here[name])
+
+
+UNNAMED = {"routine", "backends", "refcheck", "allow_output_mismatch", "generate_repro_command"}
+"""Options of FlashInfer's testlists that the case's name has already, or that change no call."""
+
+
+def options(line: Any) -> Iterator[tuple[str, Any]]:
+    """The options of a line of a list of command lines, such as FlashInfer's testlist: `--m 16
+    --causal` are `m=16` and `causal=yes`."""
+    if not isinstance(line, str) or not line.startswith("--"):
+        return
+    with contextlib.suppress(ValueError):
+        for part in re.split(r"(?:^| )--", shlex.join(shlex.split(line))):
+            name, *values = [word for word in shlex.split(part) if word != "-vv"] or [""]
+            if name and name not in UNNAMED:
+                yield name, values[0] if len(values) == 1 else values or True
 
 
 def loop_variables(path: str, line: int) -> list[str]:
@@ -157,6 +176,19 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
 
 def _spans(node: Any, line: int) -> bool:
     return bool(node.lineno <= line <= (node.end_lineno or node.lineno))
+
+
+def package(path: str) -> tuple[str, str] | None:
+    """The folder and the name of the package that a file imports from by `from . import`, as
+    `python -m` has it; None for a file that does not."""
+    nodes = ast.walk(syntax(path) or ast.Module([], []))
+    if not any(isinstance(node, ast.ImportFrom) and node.level for node in nodes):
+        return None
+    folder, package = os.path.dirname(path), ""
+    while os.path.exists(os.path.join(folder, "__init__.py")):
+        folder, name = os.path.split(folder)
+        package = f"{name}.{package}".rstrip(".")
+    return (folder, package) if package else None
 
 
 @functools.cache

@@ -24,12 +24,21 @@ from regatta_worker.protocol.channel import Failed, Message
 from regatta_worker.script import places
 from regatta_worker.script.hooks import Hooks
 from regatta_worker.script.places import Place
+from regatta_worker.script.readers import Reader, asv, cases, flash_linear_attention, hugging_face
+from regatta_worker.script.readers.returning import poisoned
 from regatta_worker.script.results import outputs
 from regatta_worker.script.timers import ADAPTERS, Timed
 from regatta_worker.script.timing import ScriptCase, quick
 from regatta_worker.serving import Session, number_or_null
 
 Key = tuple[str, frozenset[tuple[str, Any]]]
+
+READERS: tuple[Reader, ...] = (
+    cases.read,
+    hugging_face.read,
+    flash_linear_attention.read,
+    asv.read,
+)
 
 LONGEST_LIST = 10_000
 """Calls of a script that are cases."""
@@ -75,6 +84,8 @@ class Script:
         """The end of the script, in words; empty while it runs."""
         self.raised = False
         """It ended by an exception."""
+        self.declares = False
+        """It calls no timer, and a reader reads the benchmarks that it declares."""
         self._numbers: Any = None
         """numpy's `default_rng`, once it has a seed where none is given."""
 
@@ -85,9 +96,10 @@ class Script:
         self._begin()
         try:
             self._execute()
-            self.ended = f"{self.target.file} ended"
-        except SystemExit as error:
-            self.ended = f"{self.target.file} ended by sys.exit({error.code!r})"
+            if not self._seen:
+                self._declared(sys.modules["__main__"])
+        except Failed as error:
+            self.raised, self.ended = True, str(error)
         except BaseException as error:
             traceback.print_exc()
             self.raised = True
@@ -115,7 +127,44 @@ class Script:
         except OSError as error:
             raise Failed(f"{self.target.path} cannot be read: {error.strerror}") from error
         sys.modules["__main__"] = module
-        exec(code, vars(module))
+        if package := places.package(self.path):
+            folder, name = package
+            vars(module)["__package__"] = name
+            sys.path.insert(0, folder)
+        self.ended = f"{self.target.file} ended"
+        try:
+            exec(code, vars(module))
+        except SystemExit as error:
+            self.ended += f" by sys.exit({error.code!r})"
+
+    def _declared(self, module: ModuleType) -> None:
+        """Stops in each benchmark that the file declares, if a reader knows its form."""
+        self.declares = True
+        found = (reader(module, self.target.arguments) for reader in READERS)
+        benchmarks = next((each for each in found if each is not None), None)
+        if benchmarks is None:
+            self.declares = False
+            return
+        self.hooks.within = 1
+        while True:
+            # Each is drawn alike whatever precedes it: others are left out or added.
+            self._seed(0)
+            with poisoned():
+                benchmark = next(benchmarks, None)
+            if benchmark is None:
+                return
+            place = benchmark.place
+            kind, asked = self._asked()
+            if kind == "prepare" and asked != place.key:
+                continue
+            self._seed(0)
+            try:
+                with contextlib.ExitStack() as opened:
+                    with poisoned():
+                        timed = opened.enter_context(benchmark.opened())
+                    self._stopped(timed, place)
+            except NotImplementedError as error:
+                print(f"{place.where}: {place} is left out: {error}")
 
     def _seed(self, number: int) -> None:
         """Has both sides draw the same numbers until the next call, however often this one's
@@ -164,9 +213,21 @@ class Script:
         if self._asked()[0] == "list":
             if len(self.calls) >= LONGEST_LIST:
                 raise Failed(f"{place.where}: the script makes more than {LONGEST_LIST} calls")
-            listed["outputs"] = outputs(case.first())
+            listed["outputs"] = self._first(case)
         self.calls.append(listed)
-        return case.times or quick(case)
+        return case.times or (quick(case) if not self.declares else [])
+
+    def _first(self, case: ScriptCase) -> list[Message]:
+        try:
+            return outputs(case.first())
+        except Failed:
+            raise
+        except Exception:
+            if not self.declares:
+                raise
+            # The case has an error of its own when it is measured, and the others have none.
+            traceback.print_exc()
+            return []
 
     # Requests.
 
@@ -221,14 +282,17 @@ class Script:
         if self.hooks.thread:
             return self.hooks.thread
         if self.raised:
-            return f"{self.ended}, before it called a timer"
+            return self.ended if self.declares else f"{self.ended}, before it called a timer"
+        if self.declares:
+            return f"{self.ended}: each of its benchmarks raises NotImplementedError (see the log)"
         if replaced := self.hooks.replaced():
             return f"{self.target.file}: {replaced}"
         imported = ", ".join(self.hooks.imported()) or "none"
         known = ", ".join(sorted({each.title for each in ADAPTERS}))
         return (
             f"{self.ended} and called no timer that is known ({known}); it imported {imported}. "
-            f"Does it need arguments (after `--`)? Else time what it measures by one of these"
+            f"Does it need arguments (after `--`)? Else time what it measures by one of these, or "
+            f"write `def cases()`, which yields names and functions"
         )
 
     def not_reached(self, asked: Key | None) -> str:

@@ -26,7 +26,7 @@ class Timed:
     call: Call
     name: str
     """The function that is timed, for the case's name."""
-    value: Callable[[list[float]], Any]
+    value: Callable[[list[float]], Any] = list
     """The script's result, from times in nanoseconds."""
     given: dict[str, Any] = field(default_factory=dict)
     """Words of the script for the call, such as a label."""
@@ -38,6 +38,12 @@ class Timed:
     """Around all calls."""
     on_gpu: bool = False
     """The timer is one of a GPU's."""
+    first: Call | None = None
+    """The first call, where another is timed."""
+    result: Callable[[Any], Any] = lambda returned: returned
+    """The results that are compared, from what the first call returned."""
+    check: Call | None = None
+    """The benchmark's own check of the first call's results; raises `Failed`."""
 
 
 Read = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Timed | None]

@@ -70,7 +70,8 @@ class ScriptWorker:
         """All calls of the script, which has ended."""
         script = self.script
         if script.raised:
-            raise Failed(f"{script.ended} (after {len(script.calls)} calls of timers)")
+            after = "" if script.declares else f" (after {len(script.calls)} calls of timers)"
+            raise Failed(script.ended + after)
         return script.calls
 
     def prepare(self, request: Message) -> Message:
@@ -81,6 +82,8 @@ class ScriptWorker:
         case = script.call
         try:
             returned, about = case.begin()
+        except Failed:
+            raise
         except Exception as error:
             if self._no_memory(error):
                 raise Unavailable(f"out of memory: {error}") from error
@@ -106,10 +109,7 @@ class ScriptWorker:
 
     def call(self) -> Any:
         """One call of the prepared case."""
-        case = self._case()
-        if case.timed.before:
-            case.timed.before()
-        return case.call()
+        return self._case().again()
 
     def census(self) -> Message:
         """The structure of one call."""
