@@ -12,6 +12,7 @@ import importlib.metadata
 import json
 import math
 import os
+import socket
 import stat
 import sys
 import sysconfig
@@ -30,6 +31,7 @@ from regatta_worker.protocol.channel import (
     PROTOCOL_VERSION,
     REPLY_FD,
     REQUEST_FD,
+    SOCKET_VARIABLE,
     Absent,
     Failed,
     Lost,
@@ -299,9 +301,14 @@ def serve(session: Session, requests: BinaryIO, replies: BinaryIO) -> None:
 def open_descriptors() -> tuple[BinaryIO, BinaryIO]:
     """Descriptors 3 and 4 as files; ends the process where they are not open.
 
+    In a container, which they do not reach, the socket that REGATTA_SOCKET names is both.
+
     They are closed in child processes, or a compiler that a library leaves
     behind would hold the channel open after the worker has died.
     """
+    path = os.environ.pop(SOCKET_VARIABLE, "")
+    if path and not any(map(_is_open, (REQUEST_FD, REPLY_FD))):
+        _connect(path)
     for descriptor in (REQUEST_FD, REPLY_FD):
         try:
             os.set_inheritable(descriptor, False)
@@ -317,3 +324,28 @@ def open_descriptors() -> tuple[BinaryIO, BinaryIO]:
         replies.write(b"\n")
         replies.flush()
     return requests, replies
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+def _connect(path: str) -> None:
+    """Makes descriptors 3 and 4 a connection to this socket; ends the process where that fails."""
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.connect(path)
+    except OSError as error:
+        sys.exit(
+            f"no connection to {path}, as {SOCKET_VARIABLE} names it: {error.strerror}; a "
+            "container needs its folder under the same path"
+        )
+    number = connection.detach()
+    for descriptor in (REQUEST_FD, REPLY_FD):
+        os.dup2(number, descriptor)
+    if number > REPLY_FD:
+        os.close(number)

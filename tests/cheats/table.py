@@ -259,6 +259,8 @@ def main() -> int:
         for name in module.does
         if not asked.names or name in asked.names or name == "honest"
     ]
+    if not every:
+        parser.error("nothing to try: this Python has no NumPy")
     known = {name for _, name in every}
     if unknown := [name for name in asked.names if name not in known]:
         parser.error(f"no function `{unknown[0]}` that this Python has the framework for")

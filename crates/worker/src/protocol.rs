@@ -24,6 +24,10 @@ pub const REQUEST_FD: i32 = 3;
 /// Descriptor on which a worker writes replies.
 pub const REPLY_FD: i32 = 4;
 
+/// The variable that names a socket which a worker may connect to where descriptors do not reach it,
+/// such as in a container.
+pub const SOCKET_VARIABLE: &str = "REGATTA_SOCKET";
+
 /// Elements of each result tensor that a worker sends back for an independent check.
 pub const PROBES: usize = 16;
 

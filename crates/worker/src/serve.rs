@@ -4,13 +4,14 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::fd::{FromRawFd, RawFd};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::protocol::{
     Census, Hello, Measure, Measured, PROTOCOL_VERSION, Peak, Prepare, Prepared, REPLY_FD,
-    REQUEST_FD, Repeat, Reply, ReplyBody, Request, RequestBody,
+    REQUEST_FD, Repeat, Reply, ReplyBody, Request, RequestBody, SOCKET_VARIABLE,
 };
 use crate::attention::Dtype;
 use crate::units::Nanoseconds;
@@ -113,14 +114,21 @@ pub trait Worker {
     fn release(&mut self);
 }
 
-/// Serves requests on descriptors 3 and 4 until `Shutdown` or end of input.
+/// Serves requests on descriptors 3 and 4 until `Shutdown` or end of input. In a container, which
+/// they do not reach, a connection to the socket that `REGATTA_SOCKET` names is both.
 ///
 /// # Errors
 /// When the descriptors are not open (the process was not started as a worker)
 /// or the channel breaks.
 pub fn serve_on_descriptors(worker: &mut dyn Worker) -> io::Result<()> {
-    let requests = BufReader::new(open(REQUEST_FD)?);
-    let mut replies = open(REPLY_FD)?;
+    let (requests, mut replies) = match (open(REQUEST_FD), std::env::var_os(SOCKET_VARIABLE)) {
+        (Err(_), Some(path)) => {
+            let connection = File::from(OwnedFd::from(UnixStream::connect(path)?));
+            (connection.try_clone()?, connection)
+        }
+        (requests, _) => (requests?, open(REPLY_FD)?),
+    };
+    let requests = BufReader::new(requests);
     // Says which process replies, before any code under test runs.
     if replies.metadata()?.file_type().is_socket() {
         replies.write_all(b"\n")?;

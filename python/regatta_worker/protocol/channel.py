@@ -11,6 +11,7 @@ from typing import Any, Protocol
 PROTOCOL_VERSION = 1
 REQUEST_FD = 3
 REPLY_FD = 4
+SOCKET_VARIABLE = "REGATTA_SOCKET"
 
 Message = dict[str, Any]
 

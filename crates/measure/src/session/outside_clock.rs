@@ -151,19 +151,19 @@ impl Session<'_> {
         };
         // A request that other programs delay takes longer, and none takes less than its calls.
         let mut shorten = |session: &Self, request, shortest: &mut Span| -> Result<(), CaseEnd> {
-            *shortest = shortest.shorter(session.span(worker, request)?.unwrap_or(Span::LONGEST));
+            *shortest = shortest.shorter(session.span(worker, request)?.unwrap_or(Span::MAX));
             Ok(())
         };
         let mut of_calls = first;
-        let (mut of_none, mut of_changes) = (Span::LONGEST, Span::LONGEST);
+        let (mut of_none, mut of_changes) = (Span::MAX, Span::MAX);
         of_none.wall_ns = MAX_REQUEST_NS;
-        let (mut shortest, began) = (Span::LONGEST, Instant::now());
+        let (mut shortest, began) = (Span::MAX, Instant::now());
         let mut attempts = 0;
         let is_bounded = loop {
             if attempts == ATTEMPTS || began.elapsed() >= MAX_TIME {
-                // Programs that came after the samples slow these calls alone.
-                let came = self.state.load.disturbed_since(began_at.as_ref(), &device);
-                break is_possible(shortest, disturbed || came);
+                // Programs that began after the samples slow these calls alone.
+                let began_later = self.state.load.disturbed_since(began_at.as_ref(), &device);
+                break is_possible(shortest, disturbed || began_later);
             }
             attempts += 1;
             shorten(self, empty, &mut of_none)?;
@@ -233,7 +233,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// What as many calls take as are of [`MIN_SPAN_NS`], whose number is then that of the request.
+    /// Raises the number of calls until they take [`MIN_SPAN_NS`], and returns the time of these.
     /// `None`: the worker cannot repeat these.
     fn enough_calls(
         &self,
@@ -249,8 +249,8 @@ impl Session<'_> {
         }
     }
 
-    /// What a request takes. What other threads and children of the worker computed while its main
-    /// thread waited is no excuse: they may have had its core.
+    /// Times a request. A wait of the main thread does not count as a wait where other threads and
+    /// children of the worker computed: they may have had its core.
     fn span(
         &self,
         worker: &mut dyn Conversation,
@@ -302,7 +302,7 @@ impl Session<'_> {
     }
 }
 
-/// What samples say of a call.
+/// A call by its samples.
 struct Claim {
     device_ns: f64,
     one_thread: bool,
@@ -324,7 +324,7 @@ impl Claim {
     }
 }
 
-/// What a request takes, or each of its calls.
+/// The time of a request, or of each of its calls.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Span {
     /// By the harness's clock, without the time in which the worker's main thread, or one of the
@@ -338,14 +338,13 @@ pub(super) struct Span {
 }
 
 impl Span {
-    const LONGEST: Span = Span {
+    const MAX: Span = Span {
         wall_ns: f64::MAX,
         busiest_ns: f64::MAX,
         on_others_ns: 0.0,
     };
 
-    /// The shorter times of two. Whether other threads compute is told by the request in which they
-    /// did most.
+    /// The shorter times of two, and the most that other threads computed in either.
     fn shorter(self, other: Span) -> Span {
         Span {
             wall_ns: self.wall_ns.min(other.wall_ns),
@@ -362,7 +361,7 @@ impl Span {
         }
     }
 
-    /// Of each of so many calls.
+    /// The part of one call.
     fn per_call(self, calls: f64) -> Span {
         Span {
             wall_ns: self.wall_ns / calls,

@@ -4,22 +4,26 @@
 use std::ffi::CStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, IoSliceMut, Read, Seek, SeekFrom, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
+use nix::errno::Errno;
 use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::sys::socket::{
-    ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg, setsockopt, sockopt,
+    ControlMessageOwned, MsgFlags, UnixCredentials, recv, recvmsg, setsockopt, sockopt,
 };
 
+use super::protocol::SOCKET_VARIABLE;
 use regatta_core::last_words;
+use tempfile::TempDir;
 
 /// A reply line longer than this is garbage, not a message.
 const MAX_REPLY_BYTES: u64 = 256 << 20;
@@ -42,17 +46,17 @@ pub(super) fn write_lines(requests: OwnedFd) -> Sender<String> {
 
 /// Reads reply lines on a thread of their own, so that waiting can have a limit.
 pub(super) fn read_lines(replies: OwnedFd) -> Receiver<io::Result<String>> {
-    lines_of(File::from(replies))
+    lines_of(|| File::from(replies))
 }
 
 /// Name of the threads that read replies.
 pub(crate) const REPLIES_THREAD: &CStr = c"replies";
 
-fn lines_of(replies: impl Read + Send + 'static) -> Receiver<io::Result<String>> {
+fn lines_of<R: Read>(replies: impl FnOnce() -> R + Send + 'static) -> Receiver<io::Result<String>> {
     let (sender, receiver): (Sender<io::Result<String>>, _) = channel();
     thread::spawn(move || {
         let _ = prctl::set_name(REPLIES_THREAD);
-        let mut replies = BufReader::new(replies);
+        let mut replies = BufReader::new(replies());
         loop {
             let mut line = String::new();
             let read = (&mut replies).take(MAX_REPLY_BYTES).read_line(&mut line);
@@ -122,14 +126,92 @@ impl Read for OneSender {
 }
 
 /// Reads reply lines of a worker, all of one process, whose number is the second value.
-pub(super) fn read_replies(socket: UnixStream) -> (Receiver<io::Result<String>>, Arc<AtomicI32>) {
+pub(super) fn read_replies(
+    socket: UnixStream,
+    listener: Option<Listener>,
+) -> (Receiver<io::Result<String>>, Arc<AtomicI32>) {
     let sender = Arc::new(AtomicI32::new(0));
-    let replies = OneSender {
-        socket,
-        sender: Arc::clone(&sender),
+    let known = Arc::clone(&sender);
+    let replies = || OneSender {
+        socket: match listener {
+            Some(listener) => listener.first_used(socket),
+            None => socket,
+        },
+        sender: known,
         has_sent: false,
     };
     (lines_of(replies), sender)
+}
+
+/// A worker that closed its descriptors is looked at so often until it connects.
+const CONNECTING: u8 = 20;
+
+/// A socket that a worker may connect to in place of descriptors 3 and 4, if these do not reach it,
+/// as in a container. Its folder goes when the channel is known.
+pub(super) struct Socket {
+    socket: UnixListener,
+    folder: TempDir,
+}
+
+impl Socket {
+    /// A socket in a new folder.
+    pub(super) fn bind() -> io::Result<Socket> {
+        let folder = tempfile::Builder::new().prefix("regatta-").tempdir()?;
+        let socket = UnixListener::bind(folder.path().join("socket"))?;
+        // Connections inherit it.
+        setsockopt(&socket, sockopt::PassCred, &true)?;
+        Ok(Socket { socket, folder })
+    }
+
+    /// The variable that names it, and its path.
+    pub(super) fn variable(&self) -> (String, String) {
+        let path = self.folder.path().join("socket");
+        (SOCKET_VARIABLE.to_owned(), path.display().to_string())
+    }
+}
+
+/// Waits for a worker to connect.
+pub(super) struct Listener {
+    pub(super) socket: Socket,
+    /// Reads the requests that are written for descriptor 3.
+    pub(super) requests: OwnedFd,
+    /// The process that was started.
+    pub(super) process: u32,
+}
+
+impl Listener {
+    /// The channel that the worker uses first: the end of descriptor 4, `replies`, or a connection.
+    /// It can use no other afterwards. One that closed its descriptors may connect until it ends.
+    fn first_used(self, replies: UnixStream) -> UnixStream {
+        let connection = PollFd::new(self.socket.socket.as_fd(), PollFlags::POLLIN);
+        let mut both = [
+            PollFd::new(replies.as_fd(), PollFlags::POLLIN),
+            connection.clone(),
+        ];
+        while poll(&mut both, PollTimeout::NONE) == Err(Errno::EINTR) {}
+        let mut is_connected = both[1].any() == Some(true);
+        let process = format!("/proc/{}", self.process);
+        if recv(
+            replies.as_raw_fd(),
+            &mut [0],
+            MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT,
+        ) == Ok(0)
+        {
+            while !is_connected && Path::new(&process).exists() {
+                is_connected = poll(&mut [connection.clone()], CONNECTING) == Ok(1);
+            }
+        }
+        if !is_connected {
+            return replies;
+        }
+        let connected = self.socket.socket.accept().and_then(|(connection, _)| {
+            let (mut requests, mut to_worker) =
+                (File::from(self.requests), connection.try_clone()?);
+            thread::spawn(move || io::copy(&mut requests, &mut to_worker));
+            Ok(connection)
+        });
+        connected.unwrap_or(replies)
+    }
 }
 
 /// A worker that prints more than this is ended.
@@ -244,7 +326,7 @@ mod tests {
     #[test]
     fn replies_of_another_process_are_refused() {
         let (ours, theirs) = replies().unwrap();
-        let (lines, sender) = read_replies(ours);
+        let (lines, sender) = read_replies(ours, None);
         File::from(theirs.try_clone().unwrap())
             .write_all(b"\nmine\n")
             .unwrap();

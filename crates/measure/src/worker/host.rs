@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use super::channel::{self, WorkerLog, write_lines};
+use super::channel::{self, Listener, WorkerLog, write_lines};
 use super::forks::Forks;
 use super::program::{Program, Started, ended, why};
 use super::protocol::{
@@ -63,10 +63,12 @@ impl WorkerProcess {
         log: &Path,
         limit: Duration,
     ) -> Result<WorkerProcess, WorkerError> {
+        let socket = channel::Socket::bind().ok();
+        let named = socket.as_ref().map(channel::Socket::variable);
         let start = |[requests, replies]: [OwnedFd; 2], output: &File| {
             let copy = || output.try_clone().map(Stdio::from);
             let program = Program {
-                env: spec.variables(),
+                env: spec.variables().into_iter().chain(named).collect(),
                 directory: spec.directory.clone(),
                 ..Program::new(&spec.program, &spec.args[..])
             };
@@ -80,7 +82,7 @@ impl WorkerProcess {
             };
             started.map_err(failed)
         };
-        WorkerProcess::connected(spec, log, How::Exec, start)?.introduced(limit)
+        WorkerProcess::connected(spec, log, (How::Exec, socket), start)?.introduced(limit)
     }
 
     /// Forks a worker, which has not introduced itself yet.
@@ -90,14 +92,14 @@ impl WorkerProcess {
         log: &Path,
     ) -> Result<WorkerProcess, WorkerError> {
         let fork = |ends, output: &File| forks.fork(ends, output).map_err(WorkerFailure::NotForked);
-        WorkerProcess::connected(spec, log, How::Forked, fork)
+        WorkerProcess::connected(spec, log, (How::Forked, None), fork)
     }
 
     /// A worker that `start` starts, given its ends of the channel and its log.
     fn connected(
         spec: &WorkerSpec,
         log: &Path,
-        how: How,
+        (how, socket): (How, Option<channel::Socket>),
         start: impl FnOnce([OwnedFd; 2], &File) -> Result<Started, WorkerFailure>,
     ) -> Result<WorkerProcess, WorkerError> {
         // The code under test runs as the same user, and is to reach no memory of this process.
@@ -115,14 +117,20 @@ impl WorkerProcess {
         };
         let (request_read, request_write) = io::pipe().map_err(no_channel)?;
         let (replies, reply_end) = channel::replies().map_err(no_channel)?;
-        let theirs = [request_read.into(), reply_end];
-        let (replies, sender) = channel::read_replies(replies);
+        let requests = request_read.try_clone().map_err(no_channel)?;
+        let program = start([request_read.into(), reply_end], &output).map_err(error)?;
+        let listener = socket.map(|socket| Listener {
+            socket,
+            requests: requests.into(),
+            process: program.pid(),
+        });
+        let (replies, sender) = channel::read_replies(replies, listener);
         let variables = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
         Ok(WorkerProcess {
             name: spec.name.clone(),
-            program: start(theirs, &output).map_err(error)?,
+            program,
             start: Start { how, because: None },
             requests: Some(write_lines(request_write.into())),
             replies,
