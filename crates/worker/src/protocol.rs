@@ -370,7 +370,7 @@ pub struct Census {
     /// The device's work with its times, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<Activity>,
-    /// Some calls, recorded as the samples before were taken: behind the gate where those were.
+    /// Some calls, recorded as the samples before were taken: on a blocked stream where those were.
     /// Empty where nothing was timed, or single operations cannot be.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recorded: Vec<RecordedCall>,
@@ -419,8 +419,8 @@ pub struct Hello {
     /// Everything installed beside it, name and version: the lock of its environment.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub packages: BTreeMap<String, String>,
-    /// Why nothing of it can run here, such as a library that is not installed. Then every
-    /// case of it is unsupported, and it need not name a variant.
+    /// Why nothing of it can run here, such as a library that is not installed. Then no
+    /// case of it is measured, and it need not name a variant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub absent: Option<String>,
     /// Files of code that it has loaded, by absolute paths; of an installed package its folder, and
@@ -681,8 +681,8 @@ pub struct Prepared {
     pub draw: Option<u64>,
     /// The first call, compilation and plan building included.
     pub first_call_ns: Nanoseconds,
-    /// The parts of it, such as compiling and loading, by such a word, which do not overlap.
-    /// If any is reported, those without a name did not happen. `None`: not known.
+    /// The parts of it, which do not overlap, by a word: `compiling`, `tracing`, `tuning`, `loading`
+    /// or `planning`. If any is reported, those without a name did not happen. `None`: not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_call_parts: Option<BTreeMap<String, Taken>>,
     /// Problems of about the case's size that one call covers: layers, lengths.
@@ -799,10 +799,11 @@ pub struct Measured {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clock_mhz: Vec<f64>,
     /// Most memory in use, where known: of the device during the call, or resident memory of the
-    /// worker's process while the samples were taken, where it runs on the processor.
+    /// worker's process while the samples were taken (`VmHWM`), where it runs on the processor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_bytes: Option<Bytes>,
-    /// Growth of resident memory a call, where it grew steadily over the samples.
+    /// Growth of resident memory a call, where it grew steadily over the samples: in each of four
+    /// quarters, and by 512 KiB in all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub growth_bytes_per_call: Option<f64>,
     /// State of the device right after the samples, where known.
