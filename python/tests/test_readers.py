@@ -86,7 +86,7 @@ def test_asv_has_a_case_for_each_combination_and_its_result(tmp_path: Path) -> N
         for size, dtype in sums
         for key in ("None", "len")
     } | {"Sort.time_sort ": [([64], "float64")], "time_alone ": [([3], "int64")]}
-    assert names(path, r"time_sum:.*size=4", "alone") == [
+    assert names(path, "--benchmark", r"time_sum:.*size=4", "--benchmark", "alone") == [
         "Sums.time_sum:dtype=float32,key_of_sums=None,size=4",
         "Sums.time_sum:dtype=float32,key_of_sums=len,size=4",
         "Sums.time_sum:dtype=float64,key_of_sums=None,size=4",
@@ -184,13 +184,16 @@ def hugging_face(folder: Path, script: str) -> str:
     return path
 
 
-def test_a_workload_of_hugging_face_is_verified(tmp_path: Path) -> None:
+def test_a_workload_of_hugging_face_is_verified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RELU", "v1")
     path = hugging_face(tmp_path, RELU)
-    base, large = listed(path, "hub/relu@v1")
+    base, large = listed(path, "--kernel", "hub/relu@v1")
     assert [base["variant"], large["variant"]] == ["Relu.base", "Relu.large"]
     assert shapes(base) == [([8, 8], "float32")]
-    assert names(path, "hub/relu@v1", "large") == ["Relu.large"]
-    with started(path, "hub/relu@v1") as worker:
+    assert names(path, "--kernel", "hub/relu@$RELU", "--benchmark", "large") == ["Relu.large"]
+    with started(path, "--kernel", "hub/relu@v1") as worker:
         worker.ask("hello", protocol=1)
         assert prepared(worker, base)["outputs"] == base["outputs"]
         wrong = prepared(worker, large)
@@ -249,7 +252,7 @@ def test_the_registry_of_flash_linear_attention_has_gradients(tmp_path: Path) ->
     (tmp_path / "fla").mkdir()
     (tmp_path / "fla" / "__init__.py").write_text("")
     (tmp_path / "fla" / "utils.py").write_text("device_name = 'cpu'")
-    found = by_name(listed(path, "twice|forward|absent"))
+    found = by_name(listed(path, "--benchmark", "twice|forward|absent"))
     assert found == {
         "forward.fwd B=1,D=8,L=4": [([1, 32], "float16")],
         "twice.fwd B=1,D=64": [([1, 64], "float16")],
@@ -336,7 +339,8 @@ def test_cases_are_made_one_by_one_and_one_that_raises_fails_alone(tmp_path: Pat
         (
             "class A:\n    def setup(self):\n        self.x = 1 / 0\n    def time_x(self): pass",
             "bench.py:4: setup of A.time_x raised bench.py:3: ZeroDivisionError: division by "
-            "zero: raise NotImplementedError where it cannot run, or leave it out: `-- PATTERN`",
+            "zero: raise NotImplementedError where it cannot run, or choose by `-- "
+            "--benchmark PATTERN`",
         ),
         (
             "class A:\n    params = 3\n    def time_x(self, n): pass",
@@ -352,7 +356,7 @@ def test_cases_are_made_one_by_one_and_one_that_raises_fails_alone(tmp_path: Pat
         ),
         (
             "class A:\n    def __init__(self, n): pass\n    def time_x(self): pass",
-            "bench.py:1: A() raised bench.py:1: TypeError",
+            "bench.py:1: A.time_x() raised bench.py:1: TypeError",
         ),
         (
             "class A:\n    def track_x(self): pass\n    def peakmem_x(self): pass",
@@ -381,12 +385,14 @@ def test_no_benchmark_of_a_pattern_is_named(tmp_path: Path) -> None:
     path = write(tmp_path, ASV)
     for pattern, words in (
         (
-            "nowhere",
+            ("--benchmark", "nowhere"),
             "no benchmark of bench.py matches nowhere; it has Sums.time_out, Sums.time_sum, Sort",
         ),
-        ("(", "`(` is not a pattern of benchmark"),
+        (("--benchmark", "("), "`(` is not a pattern of benchmark"),
+        (("Sums",), "`Sums`: choose benchmarks by `-- --benchmark PATTERN`"),
+        (("--benchmark",), "argument --benchmark: expected one argument"),
     ):
-        with started(path, pattern) as worker:
+        with started(path, *pattern) as worker:
             assert words in worker.ask("hello", protocol=1)["reason"]
 
 
@@ -408,7 +414,7 @@ def test_no_benchmark_of_a_pattern_is_named(tmp_path: Path) -> None:
 def test_a_class_that_cannot_be_set_up_is_named(tmp_path: Path, script: str, words: str) -> None:
     head = "import torch\nfrom kernels.benchmark import Benchmark\nclass Relu(Benchmark):\n    "
     path = hugging_face(tmp_path, head + (script or "pass"))
-    with started(path, "hub/relu@v1") as worker:
+    with started(path, "--kernel", "hub/relu@v1") as worker:
         reply = worker.ask("hello", protocol=1)
         if reply["type"] == "hello":
             reply = worker.ask("list")
@@ -418,4 +424,4 @@ def test_a_class_that_cannot_be_set_up_is_named(tmp_path: Path, script: str, wor
 
 def test_a_kernel_that_is_not_built_is_named(tmp_path: Path) -> None:
     reason = refused(hugging_face(tmp_path, RELU))
-    assert f"FileNotFoundError: no build in {tmp_path.name}. Build it, or name another" in reason
+    assert f"FileNotFoundError: no build in {tmp_path.name}. Build it, or name another:" in reason

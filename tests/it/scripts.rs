@@ -2,9 +2,12 @@
 //!
 //! Their timer is `timeit`, so an interpreter without anything installed runs them.
 
+use std::collections::BTreeSet;
+use std::path::Path;
+
 use regatta_core::record::types::{Compared, Outcome};
 
-use crate::common::Place;
+use crate::common::{Place, copy};
 
 const LIBRARY: &str = "
 def total(values):
@@ -112,6 +115,14 @@ fn a_script_that_cannot_be_served_is_refused_before_anything_is_measured() {
         ),
         ("input()", "bench.py:1: EOFError"),
         ("print('x' * 100_000_000)", "MiB"),
+        (
+            "def cases():\n    return []",
+            "bench.py:1: cases() yields nothing",
+        ),
+        (
+            "class A:\n    def setup(self): 1 / 0\n    def time_a(self): pass",
+            "bench.py:3: setup of A.time_a raised bench.py:2: ZeroDivisionError",
+        ),
     ] {
         let place = Place::new();
         place.write("bench.py", script);
@@ -139,4 +150,70 @@ open(name, 'w').close()
     let (stdout, _) = exits!(place, 3, ["run", "script:bench.py", "--invocations", "1"]);
     let words = stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("ended without the call max,"), "{stdout}");
+}
+
+/// Functions that a project times by asv and by a generator; the base is their only reference.
+#[test]
+fn ten_of_ten_wrong_results_of_adopted_functions_are_refused() {
+    let Some(python) = std::env::var_os("REGATTA_TEST_PYTHON") else {
+        return;
+    };
+    let place = Place::new();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/adopted");
+    copy(&source, place.path());
+    place.write(
+        "s.toml",
+        "description = 'adopted'\n[workers]\na = 'script:bench_asv.py'\nb = 'script:bench_cases.py'\n\
+         [measure]\ninvocations = 1\nsamples = 5\nbudget_ms = 20\n",
+    );
+    place.write(".gitignore", "reports\n__pycache__\ncache\n");
+    place.git(&["init", "-q", "-b", "main"]);
+    place.git(&["add", "."]);
+    place.git(&["commit", "-q", "-m", "base"]);
+    let words = ["--", "--benchmark", "softmax|matmul"];
+    let words = [&["list", "--ids", "script:bench_asv.py"], &words[..]].concat();
+    let output = place
+        .regatta(&words)
+        .env("REGATTA_PYTHON", &python)
+        .output();
+    assert_eq!(
+        String::from_utf8(output.unwrap().stdout).unwrap(),
+        "bench_asv.py/Rows.time_softmax:rows=64\nbench_asv.py/Rows.time_softmax:rows=96\n\
+         bench_asv.py/Products.time_matmul:call\n"
+    );
+    let wrong = std::fs::read_to_string(source.join("wrong.py")).unwrap();
+    place.write("library.py", &wrong);
+    let mut command = place.regatta(&[
+        "compare",
+        "./s.toml",
+        "--base",
+        "git:main",
+        "--threshold",
+        "0.5",
+    ]);
+    let output = command.env("REGATTA_PYTHON", python).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let (mut refused, mut right) = (BTreeSet::new(), BTreeSet::new());
+    for entry in place.run("s-compare/head").entries {
+        let case = entry.case.to_string();
+        let name = case.split(['/', ':']).nth(1).unwrap_or_default().to_owned();
+        match entry.outcome {
+            Outcome::Measured(measurement) => {
+                assert_eq!(measurement.compared, Some(Compared::Base), "{case}");
+                let reason = measurement.samples.input_sets_reason.unwrap_or_default();
+                assert!(
+                    reason.contains("a function that keeps a result passes"),
+                    "{case}"
+                );
+                right.insert(name);
+            }
+            Outcome::Failed { reason, .. } => {
+                assert!(reason.contains("wrong result"), "{case}: {reason}");
+                refused.insert(name);
+            }
+            other => panic!("{case}: {other:?}"),
+        }
+    }
+    assert_eq!(right, ["Rows.time_variance".to_owned()].into());
+    assert_eq!(refused.len(), 10, "{refused:?}");
 }

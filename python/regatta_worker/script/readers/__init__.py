@@ -6,6 +6,7 @@ form. Each benchmark is a case, like a call of a timer.
 
 from __future__ import annotations
 
+import argparse
 import inspect
 import os
 import re
@@ -53,6 +54,21 @@ def words(name: str, values: Sequence[Any]) -> list[Value]:
             word = places.word(repr(value)[: places.LONGEST])
         found.append(f"no.{number}" if word is None or word in found else word)
     return found
+
+
+def options(arguments: Sequence[str]) -> argparse.Namespace:
+    """`--benchmark PATTERN`, as often as one likes, and `--kernel NAME`. They have names, since a
+    word alone could be a secret, which no message repeats."""
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False, allow_abbrev=False)
+    parser.add_argument("--benchmark", action="append", default=[])
+    parser.add_argument("--kernel")
+    try:
+        asked, others = parser.parse_known_args(arguments)
+    except argparse.ArgumentError as error:
+        raise Failed(f"arguments of the script: {error}") from error
+    if others:
+        raise Failed(f"`{others[0]}`: choose benchmarks by `-- --benchmark PATTERN`")
+    return asked
 
 
 def chosen(

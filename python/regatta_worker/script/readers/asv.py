@@ -1,8 +1,7 @@
 """Airspeed velocity: `time_*` functions and methods, `setup`, `teardown`, `params`, `setup_cache`.
 
-Read as asv reads them. `number` and `repeat` are the harness's choice; only `number = 1` is kept,
-which says that `setup` precedes each call. `timeraw_*`, `track_*`, `mem_*` and `peakmem_*` are not
-timed.
+Read as asv reads them. `number` and `repeat` are left to the harness; but `number = 1` says that
+`setup` precedes each call. `timeraw_*`, `track_*`, `mem_*` and `peakmem_*` are not timed.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Any
 from regatta_worker.protocol.channel import Failed
 from regatta_worker.script import places
 from regatta_worker.script.places import Place
-from regatta_worker.script.readers import Benchmark, chosen, location, raised, words
+from regatta_worker.script.readers import Benchmark, chosen, location, options, raised, words
 from regatta_worker.script.readers.returning import Returning
 from regatta_worker.script.timers import Timed
 
@@ -38,7 +37,7 @@ def read(module: ModuleType, arguments: Sequence[str]) -> Iterator[Benchmark] | 
         print(f"not timed: {others} measure for themselves")
         if not found and "." in others:
             raise Failed(f"there is nothing to time: {others} measure for themselves")
-    return chosen(found, arguments, module) if found else None
+    return chosen(found, options(arguments).benchmark, module) if found else None
 
 
 def _functions(module: ModuleType) -> Iterator[tuple[str, Any, str]]:
@@ -59,11 +58,9 @@ def _benchmarks(
     module: ModuleType, title: str, owner: Any, name: str, caches: dict[Any, Any]
 ) -> Iterator[Benchmark]:
     try:
-        one = owner()
+        function = getattr(one := owner(), name)
     except Exception as error:
-        advice = "asv makes it without arguments"
-        raise raised(f"{owner.__name__}()", location(owner), error, advice) from error
-    function = getattr(one, name)
+        raise raised(f"{title}()", location(owner), error, "asv gives it no arguments") from error
     if getattr(function, "skip_benchmark", False):
         return
     where, sources = location(function), (function, one, module)
@@ -111,7 +108,9 @@ def _opened(
     except NotImplementedError:
         raise
     except Exception as error:
-        advice = "raise NotImplementedError where it cannot run, or leave it out: `-- PATTERN`"
+        advice = (
+            "raise NotImplementedError where it cannot run, or choose by `-- --benchmark PATTERN`"
+        )
         raise raised(f"setup of {place}", place.where, error, advice) from error
     first = Returning(function, given, {} if one is module else vars(one))
     timed = Timed(functools.partial(function, *given), name, first=first.call, result=first.results)

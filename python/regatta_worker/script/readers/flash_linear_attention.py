@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from regatta_worker.script.places import Place, plain
-from regatta_worker.script.readers import Benchmark, chosen, location, raised
+from regatta_worker.script.readers import Benchmark, chosen, location, options, raised
 from regatta_worker.script.timers import Timed
 
 
@@ -36,7 +36,7 @@ def read(module: ModuleType, arguments: Sequence[str]) -> Iterator[Benchmark] | 
                 place = Place(plain(f"{name}.{mode}"), dict(shape), location(generate))
                 opened = functools.partial(_opened, generate, config, shape, mode, place.where)
                 found.append(Benchmark(place, opened))
-    return chosen(found, arguments, module)
+    return chosen(found, options(arguments).benchmark, module)
 
 
 @contextlib.contextmanager
@@ -57,7 +57,7 @@ def _opened(
         out = functools.partial(_first, call, config.output_is_tuple)
         gradient = torch.randn_like(out()) if mode == "fwdbwd" else None
     except Exception as error:
-        advice = "see its OpConfig, or leave it out: `-- PATTERN`"
+        advice = "see its OpConfig, or choose others by `-- --benchmark PATTERN`"
         raise raised(f"the setup of {config.name}", where, error, advice) from error
     lists = (each if isinstance(each, (list, tuple)) else [each] for each in inputs.values())
     leaves = [each for several in lists for each in several if getattr(each, "requires_grad", 0)]

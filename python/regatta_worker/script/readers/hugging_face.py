@@ -19,26 +19,24 @@ from typing import Any
 
 from regatta_worker.protocol.channel import Failed
 from regatta_worker.script.places import Place, plain
-from regatta_worker.script.readers import Benchmark, chosen, location, raised
+from regatta_worker.script.readers import Benchmark, chosen, location, options, raised
 from regatta_worker.script.timers import Timed
 
 BEGIN = "benchmark_"
 
 
 def read(module: ModuleType, arguments: Sequence[str]) -> Iterator[Benchmark] | None:
-    """The workloads of the classes. The first argument names the kernel: a folder, or a repository
-    of the hub with its version, `kernels-community/relu@v1`; by default the folder above."""
+    """The workloads of the classes. `--kernel` is a folder, or a repository of the hub with its
+    version, `kernels-community/relu@v1`; by default the folder above."""
     base = getattr(sys.modules.get("kernels.benchmark"), "Benchmark", ())
     own = [each for each in vars(module).values() if isinstance(each, type)]
     own = [each for each in own if each.__module__ == module.__name__ and issubclass(each, base)]
     if not own:
         return None
-    name = os.path.dirname(os.path.dirname(os.path.realpath(str(module.__file__))))
-    patterns = list(arguments)
-    if patterns and set(patterns[0]) & set("/@."):
-        # The sides of a comparison may have its version in their environments: `relu@$VERSION`.
-        name = os.path.expandvars(patterns.pop(0))
-    kernel = functools.cache(functools.partial(_kernel, name))
+    asked = options(arguments)
+    above = os.path.dirname(os.path.dirname(os.path.realpath(str(module.__file__))))
+    # The sides of a comparison may have its version in their environments: `relu@$VERSION`.
+    kernel = functools.cache(functools.partial(_kernel, os.path.expandvars(asked.kernel or above)))
     found = []
     for each in dict.fromkeys(own):
         methods = [method for method in dir(each) if method.startswith(BEGIN)]
@@ -49,7 +47,7 @@ def read(module: ModuleType, arguments: Sequence[str]) -> Iterator[Benchmark] | 
             place = Place(plain(f"{each.__name__}.{workload}"), {}, where)
             opened = functools.partial(_opened, each, workload, kernel, where)
             found.append(Benchmark(place, opened))
-    return chosen(found, patterns, module)
+    return chosen(found, asked.benchmark, module)
 
 
 def _kernel(name: str) -> Any:
@@ -61,8 +59,8 @@ def _kernel(name: str) -> Any:
         return kernels.get_kernel(repository, revision=revision or "main")
     except Exception as error:
         raise Failed(
-            f"kernel {name}: {type(error).__name__}: {error}. Build it, or name another as the "
-            f"first argument: `-- kernels-community/relu@v1`"
+            f"kernel {name}: {type(error).__name__}: {error}. Build it, or name another: "
+            f"`-- --kernel kernels-community/relu@v1`"
         ) from error
 
 
@@ -77,7 +75,7 @@ def _opened(each: Any, workload: str, kernel: Any, where: str) -> Iterator[Timed
     try:
         setup()
     except Exception as error:
-        advice = "set up what it needs, or choose others: `-- KERNEL PATTERN`"
+        advice = "set up what it needs, or choose others by `-- --benchmark PATTERN`"
         raise raised(f"{each.__name__}.{setup.__name__}", where, error, advice) from error
     function = getattr(instance, f"{BEGIN}{workload}")
 
