@@ -190,14 +190,16 @@ fn commands_exist() {
     assert!(refused.is_empty(), "{}", refused.join("\n"));
 }
 
-/// Options of other programs that pages name, pytest with regatta's fixture among them.
-const OTHERS: [&str; 13] = [
+/// Options of other programs and of scripts that pages name, pytest with regatta's fixture among them.
+const OTHERS: [&str; 15] = [
     "--all-targets",
+    "--benchmark",
     "--find-links",
     "--first-parent",
     "--gpu",
     "--ignored",
     "--include-ignored",
+    "--kernel",
     "--mode",
     "--no-checkout",
     "--no-index",
