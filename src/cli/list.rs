@@ -7,6 +7,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::{Ended, Stop, note, print, print_json, show_blocks, watch_for};
+use regatta_core::suite::operators::built_in;
 use regatta_core::suite::script::Script;
 use regatta_core::suite::{self, BUILTIN, Suite};
 use regatta_measure::experiment::introductions::{Introduction, checked, grouped, introductions};
@@ -14,6 +15,7 @@ use regatta_measure::experiment::request::no_case_left;
 use regatta_measure::listing;
 use regatta_report::document::{Block, ListItem, Tone};
 use regatta_worker::attention::Case;
+use regatta_worker::operator::AxisKind;
 use regatta_worker::protocol::{Hello, Parameter, VariantInfo};
 use regatta_worker::units::counted;
 
@@ -114,13 +116,40 @@ fn variants(args: &ListArgs) -> Ended {
             )
             .collect();
         let suites: Vec<&str> = BUILTIN.iter().map(|(name, _)| *name).collect();
-        return print_json(&json!({ "workers": entries, "suites": suites }));
+        let operators = built_in();
+        return print_json(
+            &json!({ "workers": entries, "suites": suites, "operators": operators }),
+        );
     }
     let suites = BUILTIN.iter().map(|(name, _)| suite::load(name));
     let suites = suites.collect::<Result<Vec<Suite>, _>>()?;
     let mut blocks = workers(&introductions);
     blocks.extend(suites_by_workers(&suites, &introductions));
+    blocks.extend(operators());
     show_blocks(blocks)
+}
+
+/// The built-in operators: the arguments of a function, its results, and the axes.
+fn operators() -> [Block; 2] {
+    let items = built_in().iter().map(|(name, operator)| {
+        let arguments = operator.inputs.keys().chain(operator.scalars.keys());
+        let outputs = operator.outputs.iter().map(|output| output.name.as_str());
+        let axes = operator.axes.iter().map(|(axis, kind)| match kind {
+            AxisKind::Number(Some(default)) => format!("{axis} = {default}"),
+            AxisKind::Number(None) => axis.clone(),
+            AxisKind::Words(words) => format!("{axis} = {}", words.join(" or ")),
+        });
+        let text = format!(
+            "({}) -> {}; {}",
+            arguments.map(String::as_str).collect::<Vec<_>>().join(", "),
+            outputs.collect::<Vec<_>>().join(", "),
+            axes.collect::<Vec<_>>().join(", ")
+        );
+        ListItem::new(name, text)
+    });
+    let title = "Operators with a reference, for functions of yours";
+    let help = "the workers above compute attention".to_owned();
+    [heading(title, help), Block::List(items.collect())]
 }
 
 /// Workers that are here with an item a variant; then those that are not, by what they lack.

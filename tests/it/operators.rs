@@ -48,6 +48,60 @@ fn gated(name: &str, from: &str, to: &str) -> Option<(i32, String)> {
     ))
 }
 
+/// A small case of each built-in operator.
+const BUILT_IN: [(&str, &str); 13] = [
+    ("rmsnorm", "rows = 16, width = 64"),
+    ("layernorm", "rows = 16, width = 64"),
+    ("swiglu", "rows = 16, width = 64"),
+    ("rope", "seq = 16, heads = 2, head_dim = 32"),
+    ("cross_entropy", "rows = 16, vocab = 128"),
+    ("matmul_gelu", "m = 16, n = 32, k = 64"),
+    ("matmul_gelu_tanh", "m = 16, n = 32, k = 64"),
+    (
+        "attention_softcap",
+        "heads = 4, kv_heads = 2, seq_q = [1, 16], seq_k = 64, head_dim = 32",
+    ),
+    (
+        "attention_sinks",
+        "heads = 4, kv_heads = 2, seq_q = [1, 16], seq_k = 64, head_dim = 32",
+    ),
+    (
+        "attention_bias",
+        "heads = 4, kv_heads = 2, seq_q = [1, 16], seq_k = 64, head_dim = 32",
+    ),
+    ("mla_decode", "heads = 4, seq = 64"),
+    (
+        "paged_decode",
+        "heads = 4, kv_heads = 2, pages = 8, head_dim = 32",
+    ),
+    ("gated_delta", "seq = 32, width = 32, width_v = 32"),
+];
+
+#[test]
+fn each_input_of_a_built_in_operator_moves_its_results() {
+    if std::env::var_os("REGATTA_TEST_PYTHON").is_none() {
+        return;
+    }
+    let place = Place::new();
+    let sweeps = BUILT_IN.map(|(name, axes)| {
+        let dtypes = "dtype = [\"f32\", \"bf16\"]";
+        format!("{{ operator = \"{name}\", variants = \"mine/{name}\", {axes}, {dtypes} }},\n")
+    });
+    let sweep = sweeps.concat();
+    place.write(
+        "all.toml",
+        &format!("workers.mine = \"all.py\"\nsweep = [\n{sweep}]\n"),
+    );
+    place.write("all.py", "");
+    let (code, text) = ran(&place, &["worker", "check", "./all.toml"]);
+    assert_eq!(code, 0, "{text}");
+    let (_, text) = ran(&place, &["list", "--json"]);
+    for name in BUILT_IN.map(|(name, _)| name) {
+        assert!(text.contains(&format!("\"regatta:{name}\"")), "{name}");
+    }
+    assert_eq!(text.matches("\"regatta:").count(), BUILT_IN.len());
+}
+
 #[test]
 fn a_slip_in_a_users_operator_fails_the_gate() {
     for (name, from, to, words) in [

@@ -14,6 +14,7 @@ use crate::worker::{Forking, WorkerSpec};
 use regatta_core::cache;
 use regatta_core::suite::Suite;
 use regatta_core::suite::environment::Environment;
+use regatta_core::suite::operators::BUILT_IN_REFERENCE;
 use regatta_core::suite::script::Script;
 use regatta_core::suite::workers::{OwnWorker, PythonCode};
 
@@ -85,7 +86,12 @@ fn reference_spec(
         .and_then(|reference| reference.rsplit_once(':'))
         .ok_or_else(|| SetupError(format!("operator `{operator}` has no reference")))?;
     let (environment_name, environment) = environment_of(name, suite, default)?;
-    let file = from_here(Path::new(file)).display().to_string();
+    let file = if BUILT_IN_REFERENCE.strip_suffix(':') == Some(file) {
+        install_python_worker()?.join("callables/operators/formulas.py")
+    } else {
+        from_here(Path::new(file))
+    };
+    let file = file.display().to_string();
     let code = ["--reference", &file, "--function", function, "--name", name];
     let code = code.map(str::to_owned).to_vec();
     python_spec(name, code, environment_name, &environment, Forking::Never)
@@ -173,11 +179,7 @@ fn python_spec(
     environment: &Environment,
     forking: Forking,
 ) -> Result<WorkerSpec, SetupError> {
-    let worker = install_python_worker().map_err(|error| {
-        SetupError(format!(
-            "cannot write the Python worker into the cache: {error}"
-        ))
-    })?;
+    let worker = install_python_worker()?;
     let made = PythonEnvironment::locate(environment_name, environment)
         .and_then(|made| made.map(|made| made.interpreter()).transpose())?;
     let (interpreter, in_use) = match made {
@@ -259,12 +261,17 @@ pub(super) const PACKAGE: &str = "regatta_worker";
 ///
 /// # Errors
 /// When the cache cannot be written.
-fn install_python_worker() -> io::Result<PathBuf> {
+fn install_python_worker() -> Result<PathBuf, SetupError> {
     let files: Vec<(String, &[u8])> = FILES
         .iter()
         .map(|(name, text)| (format!("{PACKAGE}/{name}"), text.as_bytes()))
         .collect();
-    Ok(cache::install("python", &files)?.join(PACKAGE))
+    let folder = cache::install("python", &files).map_err(|error| {
+        SetupError(format!(
+            "cannot write the Python worker into the cache: {error}"
+        ))
+    })?;
+    Ok(folder.join(PACKAGE))
 }
 
 #[cfg(test)]

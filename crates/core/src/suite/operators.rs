@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::sync::LazyLock;
 
 use serde::Deserialize;
 
@@ -40,7 +41,8 @@ pub struct OperatorTable {
     /// Bytes that a call must move; by default those of all inputs and outputs.
     pub bytes: Option<Expression>,
     /// A function of NumPy arrays in float64, `"FILE.py:FUNCTION"`, with the operator's arguments and
-    /// results; without one, a comparison has the base's results for a reference.
+    /// results, or `"regatta:NAME"`, that of a built-in operator; without one, a comparison has the
+    /// base's results for a reference.
     pub reference: Option<String>,
 }
 
@@ -90,6 +92,32 @@ pub struct OutputTable {
     pub tolerance: Option<Tolerance>,
     /// The input in which a call leaves it, in place of returning it; its role is `state`.
     pub in_place: Option<String>,
+}
+
+/// The operators that need no declaration.
+const BUILT_IN: &str = include_str!("operators.toml");
+
+/// The prefix of a built-in operator's reference, before its name.
+pub const BUILT_IN_REFERENCE: &str = "regatta:";
+
+/// The operators that need no declaration, by name.
+pub fn built_in() -> &'static Operators {
+    static OPERATORS: LazyLock<Operators> = LazyLock::new(|| {
+        let source = TomlText {
+            label: "built-in operators".to_owned(),
+            text: BUILT_IN.to_owned(),
+        };
+        let read = || -> Result<Operators, DocumentError> {
+            let (document, written) = TomlDocument::read::<BTreeMap<String, _>>(&source)?;
+            let declared = |(name, mut table): (String, OperatorTable)| {
+                table.reference = Some(format!("{BUILT_IN_REFERENCE}{name}"));
+                Ok((name.clone(), declared(&document, &name, &name, table)?))
+            };
+            written.into_iter().map(declared).collect()
+        };
+        read().unwrap_or_else(|error| panic!("{error}"))
+    });
+    &OPERATORS
 }
 
 /// Most axes, inputs or outputs of an operator.
@@ -375,9 +403,14 @@ fn axis_kind(value: &OneOrMore<AxisValue>) -> Result<AxisKind, String> {
     }
 }
 
-/// `FILE.py:FUNCTION`, the file from where regatta runs.
+/// `FILE.py:FUNCTION`, the file from where regatta runs; or the reference of a built-in operator.
 fn reference(document: &TomlDocument<'_>, text: &str) -> Result<String, String> {
     let wrong = || "write a Python file and its function: \"reference.py:rmsnorm\"".to_owned();
+    if let Some(name) = text.strip_prefix(BUILT_IN_REFERENCE) {
+        let is_known = BUILT_IN.contains(&format!("[{name}]"));
+        let unknown = || format!("no built-in operator has the name `{name}`; see `regatta list`");
+        return is_known.then(|| text.to_owned()).ok_or_else(unknown);
+    }
     let (file, function) = text.rsplit_once(':').ok_or_else(wrong)?;
     if !file.ends_with(".py") || !is_argument(function) {
         return Err(wrong());
@@ -434,6 +467,21 @@ mod tests {
             case.problem.bytes(&suite.operators),
             Some(4.0 * (2.0 * 64.0 * 32.0 + 32.0))
         );
+    }
+
+    #[test]
+    fn built_in_operators_need_no_declaration_and_can_be_declared_again() {
+        let sweep = "[[sweep]]\noperator = \"rmsnorm\"\nvariants = \"mine/rmsnorm\"\n";
+        let built_in = suite(&format!("{sweep}rows = 8\n")).unwrap();
+        let ids: Vec<String> = built_in.cases.iter().map(ToString::to_string).collect();
+        assert_eq!(ids, ["mine/rmsnorm:rmsnorm,rows=8,width=4096,dtype=f32"]);
+        let operator = &built_in.operators["rmsnorm"];
+        assert_eq!(operator.reference.as_deref(), Some("regatta:rmsnorm"));
+        let own = suite(&format!("{RMSNORM}{sweep}width = 8\n")).unwrap();
+        assert_eq!(own.operators["rmsnorm"].reference, None);
+        let reference = "reference = \"regatta:rmsnrom\"\n";
+        let error = suite(&format!("{RMSNORM}{reference}{sweep}width = 8\n")).unwrap_err();
+        assert!(error.contains("no built-in operator has the name `rmsnrom`"), "{error}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use toml::Value;
 use super::Suite;
 use super::document::{DocumentError, TomlDocument, key, name_hint, unknown_key};
 use super::file::{Axes, Facets, OneOrMore, Scalar, SweepTable, ValueOr};
+use super::operators::built_in;
 use regatta_worker::attention::axes::{Form, axis, settable};
 use regatta_worker::attention::{
     Attention, Case, LONGEST_AXIS, ParamValue, Params, Point, VariantId, parameter_name,
@@ -201,10 +202,15 @@ pub(super) fn sweep(
 ) -> Result<(), DocumentError> {
     let swept = match table.operator.as_deref() {
         None | Some(ATTENTION) => Swept::Attention,
-        Some(name) => match suite.operators.get(name) {
-            Some(operator) => Swept::Declared(Box::new(operator.clone())),
+        Some(name) => match suite.operators.get(name).or(built_in().get(name)) {
+            Some(operator) => {
+                let operator = operator.clone();
+                suite.operators.insert(name.to_owned(), operator.clone());
+                Swept::Declared(Box::new(operator))
+            }
             None => {
-                let known = suite.operators.keys().map(String::as_str);
+                let known = suite.operators.keys().chain(built_in().keys());
+                let known = known.map(String::as_str);
                 let hint = name_hint(name, known.chain([ATTENTION]));
                 let error = format!("no such operator; {hint}");
                 return Err(document.error(&key(at, "operator"), error));
