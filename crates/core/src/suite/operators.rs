@@ -481,7 +481,10 @@ mod tests {
         assert_eq!(own.operators["rmsnorm"].reference, None);
         let reference = "reference = \"regatta:rmsnrom\"\n";
         let error = suite(&format!("{RMSNORM}{reference}{sweep}width = 8\n")).unwrap_err();
-        assert!(error.contains("no built-in operator has the name `rmsnrom`"), "{error}");
+        assert!(
+            error.contains("no built-in operator has the name `rmsnrom`"),
+            "{error}"
+        );
     }
 
     #[test]
