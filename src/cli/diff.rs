@@ -101,11 +101,13 @@ pub fn run(args: &DiffArgs) -> Ended {
     let store = Store::new(&args.baselines);
     let head = stored::find(heads, &store, None)?;
     let header = &head.side.header;
+    let mut base_files = Vec::new();
     let base = match (base, &args.baseline) {
         (Some(base), _) => {
             let machine = header.machine.name.as_str();
-            let base = stored::find(slice::from_ref(base), &store, Some(machine))?.side;
-            Some(base.as_base_of(header))
+            let base = stored::find(slice::from_ref(base), &store, Some(machine))?;
+            base_files = base.entries().to_vec();
+            Some(base.side.as_base_of(header))
         }
         (None, Some(name)) => {
             let stored = stored::baseline_of(&store, name, header)?;
@@ -125,6 +127,7 @@ pub fn run(args: &DiffArgs) -> Ended {
         side: &head.side,
         files: head.entries(),
         base: base.as_ref(),
+        base_files: &base_files,
     };
     reporting::show(&report, &args.answers)
 }

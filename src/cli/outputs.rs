@@ -9,13 +9,14 @@ use clap::Args;
 use super::{Stop, note, print, print_as_made};
 use regatta_core::suite::document::nearest;
 use regatta_judge::judgement::Judgement;
+use regatta_report::figures::{self, Figure};
 use regatta_report::{self as report, Format, Report, files};
 
 /// The formats of a trace.
 pub const OF_TRACES: [Format; 2] = [Format::Html, Format::Perfetto];
 
 /// The formats of a history.
-pub const OF_HISTORIES: [Format; 1] = [Format::Html];
+pub const OF_HISTORIES: [Format; 2] = [Format::Html, Format::Figures];
 
 /// Files of chosen formats.
 #[derive(Args, Clone, Debug)]
@@ -117,6 +118,13 @@ impl Outputs {
                     ));
                 }
                 Format::Csv => vec![path.join("cases.csv"), path.join("samples.csv")],
+                Format::Figures if is_stdout(path) => {
+                    return Err(Stop::Usage(
+                        "--output figures=-: these are several pictures; name a folder for them"
+                            .to_owned(),
+                    ));
+                }
+                Format::Figures => figures::file_names().map(|name| path.join(name)).collect(),
                 _ if is_annotation((format, path)) => continue,
                 _ => vec![path.to_owned()],
             };
@@ -163,6 +171,10 @@ impl Outputs {
                 files::write_format(path, format, report).map_err(Stop::not_judged)?;
                 continue;
             }
+            if format == Format::Figures {
+                draw(path, &figures::of_run(report).map_err(Stop::not_judged)?)?;
+                continue;
+            }
             if is_annotation((format, path)) {
                 continue;
             }
@@ -194,6 +206,20 @@ impl Outputs {
             }
         }
     }
+}
+
+/// Writes pictures into a folder.
+///
+/// # Errors
+/// When one cannot be written: exit code 3.
+pub fn draw(folder: &Path, figures: &[Figure]) -> Result<(), Stop> {
+    if figures.is_empty() {
+        note(format!(
+            "{}: nothing has a time, so no picture was drawn",
+            folder.display()
+        ));
+    }
+    files::write_figures(folder, figures).map_err(Stop::not_judged)
 }
 
 /// True for `github=-`, whose lines the log may have among others.

@@ -97,6 +97,7 @@ pub fn run(args: &ReportArgs) -> Ended {
             .iter()
             .any(|name| head_of_comparison(name).is_some_and(|own| head.files == [own]));
         let folder = folder_of(&head, of_comparison);
+        let mut base_files = reporting::base_files(&head.path, &head.side.header);
         let Rejudged {
             head,
             base,
@@ -104,10 +105,11 @@ pub fn run(args: &ReportArgs) -> Ended {
         } = match &args.base {
             Some(base) => {
                 let machine = head.side.header.machine.name.clone();
-                let base = stored::find(slice::from_ref(base), &store, Some(&machine))?.side;
+                let base = stored::find(slice::from_ref(base), &store, Some(&machine))?;
+                base_files = base.entries().to_vec();
                 Rejudged {
-                    judgement: judge::judge(&head.side, Some(&base), &Options::ALONE),
-                    base: Some(base),
+                    judgement: judge::judge(&head.side, Some(&base.side), &Options::ALONE),
+                    base: Some(base.side),
                     head,
                 }
             }
@@ -122,6 +124,7 @@ pub fn run(args: &ReportArgs) -> Ended {
             side: &head.side,
             files: head.entries(),
             base: base.as_ref(),
+            base_files: &base_files,
         };
         if args.outputs.any() {
             args.outputs.write(&report)?;

@@ -8,7 +8,8 @@ use serde_json::json;
 use super::outputs::{Outputs, annotate, complain, fill_summary};
 use super::{Ended, Stop, note, print, print_as_made, print_json};
 use regatta_core::record::now;
-use regatta_core::record::types::{Judged, RunEnd};
+use regatta_core::record::run_file::RUN_FILE;
+use regatta_core::record::types::{Judged, RunEnd, RunHeader};
 use regatta_judge::judgement::{Judgement, VerdictOutcome};
 use regatta_measure::experiment::MeasuredRun;
 use regatta_measure::laps::Laps;
@@ -115,12 +116,14 @@ pub fn conclude(mut measured: MeasuredRun, answers: &Answers) -> Ended {
     };
     measured.run.end = Some(end.clone());
     let file = [measured.file()];
+    let base_files = base_files(&file[0], &measured.run.header);
     let report = Report {
         judgement: &measured.judgement,
         head: &measured.run,
         side: &measured.head,
         files: &file,
         base: measured.base.as_ref().map(|base| &base.side),
+        base_files: &base_files,
     };
     let answered = answers.print(&report);
     let written = write(&measured.folder, &report);
@@ -147,6 +150,14 @@ pub fn conclude(mut measured: MeasuredRun, answers: &Answers) -> Ended {
         &measured.judgement,
         [answered, written].into_iter().chain(others),
     )
+}
+
+/// The file of a base that was measured in pairs with this run, beside it.
+pub fn base_files(head: &Path, header: &RunHeader) -> Vec<PathBuf> {
+    let folder = head.parent().filter(|folder| folder.ends_with("head"));
+    let base = folder.map(|folder| folder.with_file_name("base").join(RUN_FILE));
+    let base = base.filter(|base| header.turn.is_some() && base.is_file());
+    base.into_iter().collect()
 }
 
 /// The exit code of a verdict, after reporting why parts of the answer could not be written.

@@ -139,6 +139,7 @@ fn judged(side: &Side, run: &Run, files: &[PathBuf]) {
             side,
             files,
             base,
+            base_files: &[],
         };
         for format in Format::all() {
             let Ok(documents) = report::render(format, &report) else {

@@ -121,8 +121,9 @@
       return section && !section.hidden && section.textContent.trim().length > 40;
     });
 
-    // The figure to explore is drawn by itself, after the table.
+    // The figure to explore is drawn when it is opened.
     if (typeof sweep !== "undefined" && sweep) {
+      document.getElementById("explore").open = true;
       await new Promise((done) => setTimeout(done, 100));
       found.sweep = { canvas: document.querySelectorAll("#sweep-plot canvas").length, axes: sweep.choices.map((of) => of.name) };
       // The keys of lines have the lines' colours; the first is the axis.

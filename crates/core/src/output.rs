@@ -231,8 +231,8 @@ fn foreign(path: &Path) -> OutputError {
 }
 
 /// Marks at the beginning of a report, in one format or another: pages, Markdown, JUnit, JSON,
-/// annotations, Perfetto, and the metrics of Bencher and of github-action-benchmark.
-const MARKS: [&str; 14] = [
+/// annotations, Perfetto, the metrics of Bencher and of github-action-benchmark, and pictures.
+const MARKS: [&str; 15] = [
     "content=\"regatta\"",
     "class=\"suite\">regatta",
     "<!-- regatta",
@@ -247,6 +247,7 @@ const MARKS: [&str; 14] = [
     "\"range\": \"± ",
     "case,variant,",
     "case,invocation,sample,",
+    "tEXtSoftware\0regatta",
 ];
 
 /// True for a file that regatta may have written as a report, or that holds nothing.

@@ -4,7 +4,9 @@
 use regatta_core::machine::Launch;
 use regatta_core::record::side::CaseRecord;
 use regatta_core::record::types::RunHeader;
+use regatta_judge::judgement::Row;
 use regatta_worker::attention::CaseId;
+use regatta_worker::operator::Operators;
 use regatta_worker::units::{Digits, Rate, Share};
 
 /// The most that was seen of the device of a case, in its storage type.
@@ -55,6 +57,18 @@ impl Reached {
             copies.map(|(rate, peak)| format!("{} of {} GB/s", share(rate, peak), Digits(peak))),
         ]
     }
+}
+
+/// Operations of a case for each byte that any implementation of it must move; 0 where its id
+/// says no problem.
+pub(super) fn intensity(row: &Row, operators: &Operators) -> f64 {
+    let intensity = row.case.case().ok().and_then(|case| {
+        let flops = case.problem.flops(operators)?;
+        Some(flops / case.problem.bytes(operators)?)
+    });
+    format!("{:.4e}", intensity.unwrap_or(0.0))
+        .parse()
+        .unwrap_or(0.0)
 }
 
 /// Multiprocessors of the machine's GPU, where the run says it.

@@ -1,11 +1,12 @@
 //! The edge: rendered reports become files, whole or not at all.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use super::figures::{Figure, file_names};
 use super::{Format, RenderError, Report, names};
 use regatta_core::output::{OutputError, draft, is_special, resolved};
 pub use regatta_core::output::{check_folder, check_writable, place};
@@ -107,6 +108,27 @@ fn write_document(
     let path = dir.join(name);
     write_as_made(&path, |out| super::write(format, report, name, out))?;
     Ok(path)
+}
+
+/// Writes the files of figures into a folder, and removes those of other figures, which an earlier
+/// report left there.
+///
+/// # Errors
+/// When one cannot be drawn or written; those before it are.
+pub fn write_figures(dir: &Path, figures: &[Figure]) -> Result<(), WriteError> {
+    let mut stale: Vec<String> = file_names().collect();
+    for figure in figures {
+        for (name, bytes) in figure.files()? {
+            write_as_made(&dir.join(&name), |out| Ok(out.write_all(&bytes)?))?;
+            stale.retain(|other| *other != name);
+        }
+    }
+    for path in stale.iter().map(|name| dir.join(name)) {
+        if path.is_file() && check_writable(&path).is_ok() {
+            fs::remove_file(&path).map_err(|error| unwritten(&path, error))?;
+        }
+    }
+    Ok(())
 }
 
 /// Writes what stands beside every run, `index.html`, `cases.csv` and `samples.csv`, all at

@@ -10,7 +10,7 @@ mod csv;
 mod device;
 pub mod document;
 mod facts;
-mod figures;
+pub mod figures;
 pub mod files;
 mod github;
 pub mod history;
@@ -44,6 +44,7 @@ use regatta_core::record::side::Side;
 use regatta_core::record::types::{Entry, Run};
 use regatta_core::record::{RecordError, run_file};
 use regatta_judge::judgement::Judgement;
+use regatta_worker::attention::CaseId;
 
 pub use github::complaint;
 #[cfg(feature = "schemas")]
@@ -62,6 +63,8 @@ pub struct Report<'a> {
     pub files: &'a [PathBuf],
     /// The base of the comparison, if there is one.
     pub base: Option<&'a Side>,
+    /// The files of the base's entries, likewise.
+    pub base_files: &'a [PathBuf],
 }
 
 impl Report<'_> {
@@ -75,6 +78,28 @@ impl Report<'_> {
             |entry: &&Entry| cases.is_none_or(|cases| cases.contains(entry.case.0.as_str()));
         self.head.entries.iter().filter(wanted).for_each(&mut look);
         run_file::entries(self.files, cases, look)
+    }
+
+    /// Shows each entry of the base, of some cases, by their names in the run.
+    pub(crate) fn base_entries(
+        &self,
+        cases: &HashSet<&str>,
+        mut look: impl FnMut(&CaseId, &Entry),
+    ) -> Result<(), RecordError> {
+        let Some(base) = self.base else { return Ok(()) };
+        let renamed = base.header.stands_in_for(&self.head.header);
+        let renamed = renamed.is_some_and(|names| !names.is_empty());
+        let wanted = Some(cases).filter(|_| !renamed);
+        run_file::entries(self.base_files, wanted, |entry| {
+            let name = if renamed {
+                base.header.named_in(&self.head.header, &entry.case)
+            } else {
+                entry.case.clone()
+            };
+            if cases.contains(name.0.as_str()) {
+                look(&name, entry);
+            }
+        })
     }
 }
 
@@ -139,12 +164,14 @@ pub enum Format {
     BenchmarkAction,
     /// A trace for Perfetto and chrome://tracing.
     Perfetto,
+    /// Pictures.
+    Figures,
 }
 
 /// Every format: its name on the command line, what it is, the documents of it that are made of a
 /// run, the one that matters most first, and what writes one of them.
 #[rustfmt::skip]
-const FORMATS: [(Format, &str, &str, &[&str], Writer); 9] = [
+const FORMATS: [(Format, &str, &str, &[&str], Writer); 10] = [
     (Format::Html, "html", "one self-contained page", &["index.html"], html::write),
     (Format::Csv, "csv", "cases.csv and samples.csv, in a folder", &["cases.csv", "samples.csv"], csv::write),
     (Format::Json, "json", "the judgement as one document", &["judgement.json"], json::judgement),
@@ -154,6 +181,7 @@ const FORMATS: [(Format, &str, &str, &[&str], Writer); 9] = [
     (Format::Bencher, "bencher", "the Metric Format of Bencher", &["bencher.json"], json::bencher),
     (Format::BenchmarkAction, "benchmark-action", "customSmallerIsBetter of github-action-benchmark", &["benchmark-action.json"], json::benchmark_action),
     (Format::Perfetto, "perfetto", "of a trace: what ui.perfetto.dev opens", &[], |_, _, _| Ok(())),
+    (Format::Figures, "figures", "pictures as SVG and PNG, light and dark, in a folder", &[], |_, _, _| Ok(())),
 ];
 
 impl Format {

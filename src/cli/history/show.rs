@@ -5,13 +5,14 @@ use std::path::{Component, Path};
 
 use super::{ShowArgs, Which};
 use super::{since, time};
-use crate::cli::outputs::{OF_HISTORIES, is_stdout, put};
+use crate::cli::outputs::{OF_HISTORIES, draw, is_stdout, put};
 use crate::cli::{Ended, Stop, note, print, print_json, show_blocks};
 use regatta_core::record::history::{About, Came, History, HistoryFile, HistoryRun, HistoryStore};
 use regatta_core::record::run_file;
 use regatta_core::suite::matches_id;
 use regatta_core::suite::rules::Metric;
 use regatta_judge::history::{Options, series, trends};
+use regatta_report::Format;
 use regatta_report::document::{Block, Table, TableRow};
 use regatta_report::files::place;
 use regatta_report::history::{self, Shown};
@@ -62,7 +63,11 @@ pub(super) fn run(args: &ShowArgs) -> Ended {
         patterns: &args.case,
         links: &[],
     };
-    for (_, page) in args.outputs.wanted() {
+    for (format, page) in args.outputs.wanted() {
+        if format == Format::Figures {
+            draw(page, &history::figures(&shown))?;
+            continue;
+        }
         let links = if is_stdout(page) {
             Vec::new()
         } else {

@@ -15,7 +15,7 @@ use regatta_judge::history::{Event, Lost, Options, REFERENCE, Series, Trend, Tre
 use regatta_judge::judgement::Mismatch;
 use regatta_worker::units::{Ratio, counted};
 
-pub use shown::{page, text};
+pub use shown::{figures, page, text};
 
 /// A history, and which of its changes are shown.
 #[derive(Clone, Copy, Debug)]

@@ -1,11 +1,9 @@
 //! A history as a document.
 
-use std::collections::BTreeSet;
-
 use super::{Shown, changed, day, tone};
 use crate::RenderError;
 use crate::document::{Block, Document, Table, TableRow, Tone};
-use crate::figures::{TimePlot, svg};
+use crate::figures::{Figure, Line, LinePlot, Sheet};
 use crate::judgement::Lists;
 use regatta_core::record::side::median;
 use regatta_judge::history::{Event, Series, Step};
@@ -30,6 +28,9 @@ const LABELS: usize = 7;
 /// Cases of a page that have a figure.
 const DRAWN: usize = 24;
 
+/// Cases of a picture.
+const PANELS: usize = 4;
+
 /// The answer for a terminal, ending in a line feed.
 pub fn text(shown: &Shown, colour: bool, all: bool) -> String {
     let most = if all { usize::MAX } else { MAX_ENTRIES };
@@ -42,33 +43,10 @@ pub fn text(shown: &Shown, colour: bool, all: bool) -> String {
 /// When a figure or the template does not fit its data.
 pub fn page(shown: &Shown) -> Result<String, RenderError> {
     let mut document = document(shown, MAX_PAGE_ENTRIES, true);
-    let events = shown.events(true).filter_map(|event| event.cases.first());
-    let crept = shown.crept().into_iter().map(|(_, cases)| cases[0]);
-    let drawn: BTreeSet<usize> = events.copied().chain(crept).take(DRAWN).collect();
-    for case in drawn {
-        let place = |run: usize| 1000 * run as i32;
-        let series = &shown.series[case];
-        let runs = series.runs.iter().map(|run| *run as usize);
-        let points = runs.zip(&series.times);
-        let points: Vec<(i32, f64, String)> = points
-            .map(|(run, time)| (place(run), time.0, shown.day(run)))
-            .collect();
-        let steps = shown.trends.cases[case].steps.iter();
-        let steps: Vec<(i32, f64, f64)> = steps
-            .map(|step| (place(step.run) - 500, step.from_ns.0, step.to_ns.0))
-            .collect();
-        let labels = points.iter().step_by(points.len().div_ceil(LABELS).max(1));
-        let trend = TimePlot {
-            title: format!("Times of {} by run", shown.id(case)),
-            description: format!("{} runs, {} changes of level", points.len(), steps.len()),
-            size: (900, 240),
-            labels: labels.map(|(at, _, day)| (*at, day.clone())).collect(),
-            points,
-            steps,
-            ..TimePlot::default()
-        };
+    for case in drawn(shown).into_iter().take(DRAWN) {
+        let figure = trend(shown, case);
         document.body.push(Block::heading(shown.id(case)));
-        document.body.push(Block::Figure(svg(&trend)?));
+        document.body.push(Block::Figure(figure.inline()?));
     }
     let last = shown
         .history
@@ -95,6 +73,89 @@ pub fn page(shown: &Shown) -> Result<String, RenderError> {
     document.page()
 }
 
+/// The cases that changed, each once, in the order of the changes' weight.
+fn drawn(shown: &Shown) -> Vec<usize> {
+    let events = heaviest(shown)
+        .into_iter()
+        .filter_map(|event| event.cases.first());
+    let crept = shown.crept().into_iter().map(|(_, cases)| cases[0]);
+    let mut drawn: Vec<usize> = Vec::new();
+    for case in events.copied().chain(crept) {
+        if !drawn.contains(&case) {
+            drawn.push(case);
+        }
+    }
+    drawn
+}
+
+/// The times of a case by run, with its changes of level.
+fn trend(shown: &Shown, case: usize) -> Figure {
+    let series = &shown.series[case];
+    let runs = series.runs.iter().map(|run| *run as usize);
+    let points = runs.zip(&series.times);
+    let points: Vec<(f64, f64, String)> = points
+        .map(|(run, time)| (run as f64, time.0, shown.day(run)))
+        .collect();
+    let steps = shown.trends.cases[case].steps.iter();
+    let steps: Vec<(f64, f64, f64)> = steps
+        .map(|step| (step.run as f64 - 0.5, step.from_ns.0, step.to_ns.0))
+        .collect();
+    let labels = points.iter().step_by(points.len().div_ceil(LABELS).max(1));
+    let about = format!("{} runs, {} changes of level", points.len(), steps.len());
+    let plot = LinePlot {
+        labels: labels.map(|(at, _, day)| (*at, day.clone())).collect(),
+        steps,
+        lines: vec![Line {
+            ink: "head",
+            points,
+            ..Line::default()
+        }],
+        tall: 200.0,
+        ..LinePlot::default()
+    };
+    let title = format!("Times of {} by run", shown.id(case));
+    Figure::new("history", title, about, move |wide| plot.draw(wide))
+}
+
+/// The picture of a history: the cases that changed most or, where none did, the first ones.
+pub fn figures(shown: &Shown) -> Vec<Figure> {
+    let mut cases = drawn(shown);
+    if cases.is_empty() {
+        let all = 0..shown.history.cases.len();
+        cases = all
+            .filter(|case| shown.wants(*case) && !shown.series[*case].runs.is_empty())
+            .collect();
+    }
+    cases.truncate(PANELS);
+    let panels: Vec<(String, Figure)> = cases
+        .into_iter()
+        .map(|case| (shown.id(case), trend(shown, case)))
+        .collect();
+    if panels.is_empty() {
+        return Vec::new();
+    }
+    let title = shown.sentence().trim_end_matches('.').to_owned();
+    let about = format!(
+        "Median time of each run, and its changes of level; {}",
+        shown.title()
+    );
+    let draw = move |wide| {
+        let mut sheet = Sheet::default();
+        for (name, figure) in &panels {
+            sheet.stack(name, figure.sheet(wide));
+        }
+        sheet
+    };
+    vec![Figure::new("history", title, about, draw)]
+}
+
+/// The changes asked for, the largest first.
+fn heaviest<'a>(shown: &Shown<'a>) -> Vec<&'a Event> {
+    let mut events: Vec<&Event> = shown.events(true).collect();
+    events.sort_by(|a, b| b.ratio.0.ln().abs().total_cmp(&a.ratio.0.ln().abs()));
+    events
+}
+
 /// The address of a run's page; empty if the page was removed.
 fn link(shown: &Shown, run: usize) -> String {
     shown.links.get(run).cloned().flatten().unwrap_or_default()
@@ -102,8 +163,7 @@ fn link(shown: &Shown, run: usize) -> String {
 
 fn document(shown: &Shown, most: usize, all: bool) -> Document {
     let history = shown.history;
-    let mut events: Vec<&Event> = shown.events(true).collect();
-    events.sort_by(|a, b| b.ratio.0.ln().abs().total_cmp(&a.ratio.0.ln().abs()));
+    let events = heaviest(shown);
     let with_tone = |wanted: Tone| -> Vec<TableRow> {
         let events = events
             .iter()

@@ -130,7 +130,7 @@ fn the_page_draws_what_changed_and_nothing_in_it_is_markup() {
     ] {
         assert!(text.contains(part), "{part}");
     }
-    assert_eq!(text.matches("<svg").count(), 2);
+    assert_eq!(text.matches("<svg").count(), 4, "two widths of each figure");
     let page = with(&["no such case"], 30, |shown| page(shown).unwrap());
     assert!(page.contains("No change since"));
 }

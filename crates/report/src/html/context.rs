@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::figures::{most, taken};
 use super::linked;
+use super::samples::{most, taken};
 use crate::document::Block;
 use crate::facts::log;
 use crate::judgement::Lists;
@@ -26,6 +26,8 @@ pub struct PageContext<'a> {
 pub struct InFull {
     /// The samples, in the order of invocations.
     pub invocations: Vec<Vec<f64>>,
+    /// Those of a base that is a run.
+    pub base: Vec<Vec<f64>>,
     /// The last lines of a worker that failed.
     pub log: Option<String>,
 }
@@ -47,7 +49,8 @@ impl<'a> PageContext<'a> {
         };
         let places = &summary.places[..rows.len().min(opened)];
         let planned = report.head.header.settings.invocations;
-        let samples = most(limits.samples / places.len().max(1), planned);
+        let sides = if report.base_files.is_empty() { 1 } else { 2 };
+        let samples = most(limits.samples / sides / places.len().max(1), planned);
         let shown = places.iter();
         let shown = shown.map(|&place| (&rows[place].case, InFull::default()));
         let names: HashSet<&str> = places.iter().map(|&at| rows[at].case.0.as_str()).collect();
@@ -61,6 +64,11 @@ impl<'a> PageContext<'a> {
             if let Some(of_case) = context.in_full.get_mut(&entry.case) {
                 of_case.invocations.extend(taken(entry, samples));
                 of_case.log = log(entry, excerpt).or(of_case.log.take());
+            }
+        })?;
+        report.base_entries(&names, |case, entry| {
+            if let Some(of_case) = context.in_full.get_mut(case) {
+                of_case.base.extend(taken(entry, samples));
             }
         })?;
         Ok(context)

@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use super::context::{PageContext, sign};
-use super::figures::samples;
-use crate::device::{self, Reached, reached};
+use super::samples::samples;
+use crate::device::{self, Reached, intensity, reached};
 use crate::document::Tone;
 use crate::facts;
 use crate::judgement::accounts;
@@ -22,7 +22,6 @@ use regatta_core::record::side::CaseRecord;
 use regatta_core::suite::rules::Metric;
 use regatta_judge::axes::AxisTable;
 use regatta_judge::judgement::{Change, Row, Timing, Word, tally};
-use regatta_worker::operator::Operators;
 use regatta_worker::units::{Bytes, Digits, NONE, Ratio, counted, numbers};
 
 /// The document as text that ends no element it stands in.
@@ -115,18 +114,6 @@ fn peaks(context: &PageContext, rows: &[Row]) -> (Vec<Reached>, Vec<Option<usize
     (all, places)
 }
 
-/// Operations of a case for each byte that any implementation of it must move; 0 where its id
-/// says no problem.
-fn intensity(row: &Row, operators: &Operators) -> f64 {
-    let intensity = row.case.case().ok().and_then(|case| {
-        let flops = case.problem.flops(operators)?;
-        Some(flops / case.problem.bytes(operators)?)
-    });
-    format!("{:.4e}", intensity.unwrap_or(0.0))
-        .parse()
-        .unwrap_or(0.0)
-}
-
 fn time(timing: &Timing) -> String {
     timing.median_ns.to_string()
 }
@@ -204,13 +191,18 @@ fn details(context: &PageContext, row: &Row, strings: &mut Strings, calls: &mut 
             json!([name, value])
         }
     });
-    let base_ns = row
-        .base
-        .as_ref()
-        .map(|timing| numbers(&timing.invocations_ns));
+    let [base_ns, head_ns] = taken.map_or([&[][..]; 2], |taken| [&taken.base, &taken.invocations]);
+    // A baseline has the medians of its invocations alone.
+    let medians = row.base.as_ref().filter(|_| base_ns.is_empty());
+    let medians = medians.map(|timing| numbers(&timing.invocations_ns));
+    let medians: Vec<Vec<f64>> = medians.into_iter().flatten().map(|ns| vec![ns]).collect();
     let samples = samples(
-        &base_ns.unwrap_or_default(),
-        taken.map_or(&[], |taken| &taken.invocations),
+        if medians.is_empty() {
+            base_ns
+        } else {
+            &medians
+        },
+        head_ns,
     );
     let sms = device::sms(&context.report.head.header);
     let mut call = |record: Option<&CaseRecord>| {

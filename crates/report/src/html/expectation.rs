@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::context::{LISTED, PageContext, WORST};
 use crate::RenderError;
 use crate::document::{Block, Tone};
-use crate::figures::{AUTO, MUTED, TimePlot, is_drawable, svg};
+use crate::figures::{Figure, Line, LinePlot, is_drawable};
 use crate::judgement::expectations;
 use crate::summary::reproduce;
 use regatta_core::suite::rules::Metric;
@@ -13,9 +13,6 @@ use regatta_core::suite::structural::Quantity;
 use regatta_judge::judgement::{ExpectationResult, Word};
 use regatta_worker::attention::{Case, FACETS, ParamValue};
 use regatta_worker::units::Nanoseconds;
-
-/// Values of a parameter that have a label across a figure, at the most.
-const LABELS: i32 = 12;
 
 /// Expectations, those violated most with their figure, then all others.
 ///
@@ -40,7 +37,7 @@ pub(super) fn blocks(context: &PageContext) -> Result<Vec<Block>, RenderError> {
         ));
         blocks.push(Block::Table(expectations(&[result])));
         let figure = dependence(context, result);
-        let figure = figure.as_ref().map(svg).transpose()?;
+        let figure = figure.map(|figure| figure.inline()).transpose()?;
         blocks.extend(figure.map(Block::Figure));
         let again = reproduce(context.report, &family(&result.subject()));
         blocks.push(Block::Command(vec![again]));
@@ -70,7 +67,7 @@ fn family(case: &str) -> String {
 /// The times of a case over the parameter that the expectation is about: one that its rule
 /// names, or else one in which the two cases differ. `None` when it is about something else, or
 /// when fewer than two values can be drawn.
-fn dependence(context: &PageContext, result: &ExpectationResult) -> Option<TimePlot> {
+fn dependence(context: &PageContext, result: &ExpectationResult) -> Option<Figure> {
     let Quantity::Metric(metric) = result.metric else {
         return None;
     };
@@ -120,44 +117,43 @@ fn dependence(context: &PageContext, result: &ExpectationResult) -> Option<TimeP
         ParamValue::Int(value) if value > 0 => Some(value),
         _ => None,
     });
-    let place = |value: i64| (1000.0 * (value as f64).ln()) as i32;
-    let mut labels: Vec<(i32, String)> = Vec::new();
-    let apart = (place(points[points.len() - 1].0) - place(points[0].0)) / LABELS;
-    for (value, _) in &points {
-        if labels
-            .last()
-            .is_none_or(|last| place(*value) - last.0 >= apart)
-        {
-            labels.push((place(*value), value.to_string()));
-        }
-    }
     let takes = auto.map_or("an unknown time".to_owned(), |ns| {
         Nanoseconds(ns).to_string()
     });
     let named = became.map_or(String::new(), |value| format!(" and became {value}"));
     let count = points.len();
-    let points = points.into_iter();
     let levels = [
-        limit.map(|ns| (ns, "allowed", MUTED)),
-        auto.map(|ns| (ns, "auto", AUTO)),
+        limit.map(|ns| (ns, "allowed", "muted")),
+        auto.map(|ns| (ns, "auto", "auto")),
     ];
-    Some(TimePlot {
-        title: format!("Time against {parameter}"),
-        description: format!(
-            "{count} explicit values of {parameter}; automatic takes {takes}{named}"
-        ),
-        size: (640, 302),
-        labels,
-        points: points
-            .map(|(value, ns)| (place(value), ns, format!("{parameter} {value}")))
-            .collect(),
+    let labels = points
+        .iter()
+        .map(|(value, _)| (*value as f64, value.to_string()));
+    let plot = LinePlot {
+        across: parameter.clone(),
+        labels: labels.collect(),
+        logarithmic: true,
         levels: levels.into_iter().flatten().collect(),
         mark: auto
             .zip(became)
-            .map(|(ns, value)| (place(value), ns, format!("auto became {value}"))),
-        across: parameter,
-        ..TimePlot::default()
-    })
+            .map(|(ns, value)| (value as f64, ns, format!("auto became {value}"))),
+        lines: vec![Line {
+            ink: "head",
+            points: points
+                .into_iter()
+                .map(|(value, ns)| (value as f64, ns, format!("{parameter} {value}")))
+                .collect(),
+            ..Line::default()
+        }],
+        tall: 270.0,
+        ..LinePlot::default()
+    };
+    Some(Figure::new(
+        "expectation",
+        format!("Time against {parameter}"),
+        format!("{count} explicit values of {parameter}; automatic takes {takes}{named}"),
+        move |wide| plot.draw(wide.min(640.0)),
+    ))
 }
 
 fn parameter(context: &PageContext, result: &ExpectationResult, case: &Case) -> Option<String> {

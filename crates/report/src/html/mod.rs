@@ -7,8 +7,8 @@
 mod context;
 mod data;
 mod expectation;
-mod figures;
 mod measured;
+mod samples;
 
 use std::io::Write;
 
@@ -16,10 +16,12 @@ use minijinja::value::Serde;
 use minijinja::{Environment, UndefinedBehavior, Value, context};
 
 use self::context::{LIMITS, LISTED, PageContext, PageLimits, WORST, sign};
-use self::figures::plots;
-use super::document::{Block, Document, Table, Tone, cleaned};
+use self::samples::plots;
+pub(crate) use self::samples::taken;
+use super::document::{Block, Document, ListItem, Table, Tone, cleaned};
+use super::figures::{self, Figure, Matrix};
 use super::judgement::{Lists, list, verdict, verdicts};
-use super::summary::reproduce;
+use super::summary::{RowList, reproduce};
 use super::text::{link_part, one_line};
 use super::{RenderError, Report};
 use regatta_core::record::types::RunHeader;
@@ -83,7 +85,7 @@ fn breakable(id: &str) -> Value {
 }
 
 /// An id as a link to its case. The script writes it likewise.
-fn linked(id: &str) -> String {
+pub(crate) fn linked(id: &str) -> String {
     format!("#case={}", link_part(id, "-_.~,:/@="))
 }
 
@@ -95,7 +97,7 @@ const SCRIPT: &str = concat!(
 );
 
 /// Which worker measured the peaks of a device, and how: `torch by torch.matmul of 8192 x 8192`.
-fn roof(header: &RunHeader) -> String {
+pub(crate) fn roof(header: &RunHeader) -> String {
     let peaks = header.peaks.iter();
     let peaks = peaks.map(|(worker, peak)| one_line(&format!("{worker} by {}", peak.how)));
     peaks.collect::<Vec<_>>().join("; ")
@@ -118,6 +120,16 @@ fn page(context: &PageContext) -> Result<Value, RenderError> {
     let overrides = measured::overrides(&header.suite).into_iter();
     let overrides = overrides.map(|text| format!("Parameters were overridden: {text}."));
     let notes = overrides.chain(judgement.notes.iter().cloned());
+    let report = context.report;
+    let compared = judgement.base.is_some() && judgement.incomparable.is_empty();
+    let inline = |figure: Figure| {
+        Ok::<_, RenderError>([figure.title.clone(), figure.about.clone(), figure.inline()?])
+    };
+    let forest = figures::changes(report, &context.summary)
+        .map(inline)
+        .transpose()?;
+    let curves = figures::along_axes(report).into_iter().map(inline);
+    let curves = curves.collect::<Result<Vec<_>, RenderError>>()?;
     let words = tally(judgement.rows.iter().map(|row| row.word)).into_iter();
     let words = words.map(|(word, count)| (word.text(), Tone::from_word(word), sign(word), count));
     Ok(context! {
@@ -127,6 +139,9 @@ fn page(context: &PageContext) -> Result<Value, RenderError> {
         roof => roof(header),
         data => data::document(context, &table),
         verdict => Serde(verdict),
+        forest => forest,
+        matrix => Serde(Matrix::new(report).filter(|_| !compared).map(|matrix| matrix.listed(LISTED))),
+        curves => curves,
         description => one_line(&header.suite.description),
         notes => notes.map(|note| one_line(&note)).collect::<Vec<_>>(),
         changes => Serde(linked(changes(context))),
@@ -134,7 +149,7 @@ fn page(context: &PageContext) -> Result<Value, RenderError> {
         in_full => in_full(context),
         count => rows.len(),
         words => Serde(words.collect::<Vec<_>>()),
-        compared => judgement.base.is_some() && judgement.incomparable.is_empty(),
+        compared => compared,
         worst => Serde(cleaned(vec![Block::Table(worst)])),
         measured => Serde(cleaned(measured::blocks(context))),
     })
@@ -149,13 +164,36 @@ fn changes(context: &PageContext) -> Vec<Block> {
     let summary = &context.summary;
     let mut blocks = Vec::new();
     for (of, rows) in &summary.lists {
-        blocks.extend(list(*of, rows, lists));
+        let [title, table] = list(*of, rows, lists);
+        blocks.push(title);
+        blocks.push(if *of == RowList::Missing {
+            missing(rows)
+        } else {
+            table
+        });
         if let Some(first) = rows.first().filter(|_| of.tone() == Tone::Bad) {
             let again = reproduce(context.report, &first.case.0);
             blocks.push(Block::Command(vec![again]));
         }
     }
     blocks
+}
+
+/// Missing cases, an item for each reason.
+fn missing(rows: &[&Row]) -> Block {
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for row in rows {
+        let reason = row.reason.as_deref().unwrap_or("not measured");
+        match reasons.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, cases)) => cases.push(&row.case.0),
+            None => reasons.push((reason, vec![&row.case.0])),
+        }
+    }
+    let items = reasons.into_iter().map(|(reason, cases)| ListItem {
+        below: vec![cases.join(" ")],
+        ..ListItem::new(counted(cases.len(), "case"), reason)
+    });
+    Block::List(items.collect())
 }
 
 fn in_full(context: &PageContext) -> String {

@@ -136,24 +136,24 @@ const draw = (() => {
     return found;
   }
 
-  // The samples of a case by invocation: is the level the same in each process, is there drift
-  // within one, how far away is the base? Far above most samples the axis is cut off, so that
-  // one hiccup does not flatten all others.
+  // The samples of a case, a lane an invocation, both sides alike: is the level the same in each
+  // process, is there drift within one, how far apart are the sides? Of a stored base there are medians
+  // alone. Far above most samples the axis is cut off, so that one hiccup does not flatten all others.
   function strip(one, document, wide) {
-    const [least, step, base, head] = document;
-    const back = (values) => values.map((value) => least + step * value);
-    const bases = back(base);
-    const heads = head.map(back);
-    const sorted = heads.flat().sort((a, b) => a - b);
+    const [least, step, ...sides] = document;
+    const lanes = sides.flatMap((side, which) => side.filter((values) => values.length).map((values, number) => {
+      const times = values.map((value) => least + step * value);
+      return { side: ["base", "head"][which], name: String(number + 1), times, median: middle(times) };
+    }));
+    const medians = lanes.map((lane) => lane.median);
+    const sorted = lanes.flatMap((lane) => lane.times).sort((a, b) => a - b);
     const most = sorted[Math.floor((sorted.length - 1) * 0.95)];
-    const last = sorted[sorted.length - 1];
-    const limit = Math.max(last > 2 * most ? 1.25 * most : last, ...bases);
-    let low = Math.min(sorted[0], ...bases);
-    let high = limit;
-    const logarithmic = low > 0 && high > 4 * low;
+    const [first, last] = [sorted[0], sorted[sorted.length - 1]];
+    const high = Math.max(last > 2 * most ? 1.25 * most : last, ...medians);
+    const logarithmic = first > 0 && high > 4 * first;
     const of = logarithmic ? Math.log : (value) => value;
-    const room = (of(high) - of(low)) * 0.06 || Math.abs(of(high)) * 0.01 || 1;
-    const [from, to] = [of(low) - room, of(high) + room];
+    const room = (of(high) - of(first)) * 0.06 || Math.abs(of(high)) * 0.01 || 1;
+    const [from, to] = [of(first) - room, of(high) + room];
     const [width, height, left, top, bottom] = [Math.max(260, Math.min(760, wide)), 200, 72, 18, 156];
     const y = (value) => bottom - (bottom - top) * (Math.min(to, of(value)) - from) / (to - from);
     const marks = logarithmic
@@ -165,31 +165,24 @@ const draw = (() => {
       shape("path", { stroke: "var(--line)", d: `M${left} ${y(mark)}H${width - 8}` }),
       text(time(mark), left - 8, y(mark), "end"),
     ]);
-    const lanes = [...(bases.length ? [bases] : []), ...heads];
-    const lane = (width - 8 - left) / lanes.length;
-    const across = (number, k, n) => left + lane * (number + 0.12 + 0.76 * (k + 0.5) / n);
-    // Samples are many: where they overlap, they darken.
-    const dots = (values, number, ink, size, opacity) => shape("path", {
-      stroke: `var(--${ink})`, "stroke-width": size, "stroke-opacity": opacity, "stroke-linecap": "round",
-      d: values.map((value, k) => `M${across(number, k, values.length).toFixed(1)} ${y(value).toFixed(1)}h0`).join(""),
+    const breadth = (width - 8 - left) / lanes.length;
+    const every = Math.max(1, Math.ceil(26 / breadth));
+    lanes.forEach(({ side, name, times, median }, number) => {
+      const at = left + breadth * number;
+      const across = (k) => at + breadth * (0.12 + 0.76 * (k + 0.5) / times.length);
+      // Samples are many: where they overlap, they darken.
+      parts.push(shape("path", {
+        stroke: `var(--${side})`, "stroke-width": 4, "stroke-opacity": 0.62, "stroke-linecap": "round",
+        d: times.map((value, k) => `M${across(k).toFixed(1)} ${y(value).toFixed(1)}h0`).join(""),
+      }));
+      parts.push(shape("path", { stroke: "var(--text)", "stroke-width": 2, d: `M${at + 3} ${y(median)}H${at + Math.max(4, breadth - 3)}` }));
+      if (name === "1") parts.push(text(side, at + 2, bottom + 32, "start", side));
+      if ((+name - 1) % every === 0) parts.push(text(name, at + breadth / 2, bottom + 14, "middle"));
     });
-    if (bases.length) {
-      parts.push(shape("path", { stroke: "var(--base)", "stroke-dasharray": "4 3", d: `M${left} ${y(middle(bases))}H${width - 8}` }));
-      parts.push(dots(bases, 0, "base", 6, 1));
-      parts.push(text("base", left + lane / 2, bottom + 14, "middle", "base"));
-    }
-    const offset = bases.length ? 1 : 0;
-    const every = Math.max(1, Math.ceil(26 / lane));
-    heads.forEach((values, number) => {
-      if (!values.length) return;
-      const at = left + lane * (number + offset);
-      parts.push(dots(values, number + offset, "head", 4, 0.62));
-      parts.push(shape("path", { stroke: "var(--text)", "stroke-width": 2, d: `M${at + 3} ${y(middle(values))}H${at + Math.max(4, lane - 3)}` }));
-      const name = String(number + 1);
-      if (number % every === 0) parts.push(text(name, at + lane / 2, bottom + 14, "middle"));
-    });
-    parts.push(text("invocation; bar: median", (left + width) / 2, bottom + 34, "middle"));
-    const label = `Samples of ${one.id}: ${heads.length} invocations, median ${time(middle(sorted))}, from ${time(sorted[0])} to ${time(last)}`;
+    parts.push(text("invocation; bar: median", width - 8, bottom + 32, "end"));
+    const counts = ["base", "head"].map((side) => [side, lanes.filter((lane) => lane.side === side).length]);
+    const about = counts.filter(([, count]) => count).map(([side, count]) => `${count} invocations of the ${side}`);
+    const label = `Samples of ${one.id}: ${about.join(", ")}, from ${time(first)} to ${time(last)}`;
     return shape("svg", { class: "plot strip", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label }, parts);
   }
 

@@ -1,7 +1,7 @@
 // Times and rates against an axis, a line a variant; what the other axes are is chosen.
 const sweep = (() => {
-  const section = document.getElementById("sweep");
-  if (!section || typeof uPlot === "undefined") return undefined;
+  const explore = document.getElementById("explore");
+  if (!explore || typeof uPlot === "undefined") return undefined;
   const { element: el } = draw;
   const { doc, cases } = page;
   const axis = (name) => doc.axes.find((of) => of.name === name);
@@ -28,7 +28,10 @@ const sweep = (() => {
     const made = doc.axes.map((one) => one.name).filter((name) => name !== "dtype");
     choices.push(...along(ROOF, of, made).map((choice) => ({ ...choice, roof: true })));
   }
-  if (!choices.length) return undefined;
+  if (!choices.length) {
+    explore.hidden = true;
+    return undefined;
+  }
   // Length is what one asks for first.
   choices.sort((a, b) => b.name.startsWith("seq") - a.name.startsWith("seq"));
 
@@ -67,7 +70,10 @@ const sweep = (() => {
     chosen.x = choice;
     return usual() > 1;
   });
-  if (!lined.length) return undefined;
+  if (!lined.length) {
+    explore.hidden = true;
+    return undefined;
+  }
   choices.splice(0, choices.length, ...lined);
   chosen.x = choices[0];
 
@@ -204,12 +210,10 @@ const sweep = (() => {
     target.setAttribute("aria-label", `${chosen.y.name} against ${chosen.x.name}: ${series.map((of) => of.label).join(", ")}`);
   }
 
-  section.hidden = false;
-  for (const link of document.querySelectorAll('nav a[href="#sweep"]')) link.hidden = false;
   usual();
   choose();
-  // The table comes first.
-  setTimeout(show, 30);
+  // Drawn when it is first seen.
+  explore.addEventListener("toggle", () => explore.open && !plot && show());
   new ResizeObserver(() => {
     if (plot && Math.abs(plot.width - target.clientWidth) > 1) plot.setSize({ width: target.clientWidth, height: 340 });
   }).observe(target);
@@ -233,6 +237,7 @@ const sweep = (() => {
       if (value >= 0) chosen.fixed.set(of.name, value);
     }
     choose();
+    explore.open = true;
     show();
   }
 

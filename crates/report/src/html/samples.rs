@@ -23,7 +23,7 @@ pub(super) fn plots(table: &AxisTable) -> Option<Vec<&'static str>> {
 
 /// Every n-th sample of an invocation, where there are more than `most`, in nanoseconds; `None`
 /// without a time.
-pub(super) fn taken(entry: &Entry, most: usize) -> Option<Vec<f64>> {
+pub(crate) fn taken(entry: &Entry, most: usize) -> Option<Vec<f64>> {
     let Outcome::Measured(measurement) = &entry.outcome else {
         return None;
     };
@@ -42,27 +42,29 @@ pub(super) fn most(of_case: usize, invocations: u32) -> usize {
 /// pixels.
 const STEPS: f64 = 4095.0;
 
-/// The document: the fastest in nanoseconds, a step, the base's medians of invocations, and a
-/// list of each one's samples, all in steps from the fastest. `None` when there is not one finite sample.
-pub(super) fn samples(base_ns: &[f64], head: &[Vec<f64>]) -> Option<Value> {
-    let finite = |ns: &f64| ns.is_finite();
-    let samples: Vec<f64> = head.iter().flatten().copied().filter(finite).collect();
-    if samples.is_empty() {
-        return None;
-    }
-    let all = || samples.iter().chain(base_ns).copied().filter(finite);
-    let least = all().fold(f64::INFINITY, f64::min);
-    let step = (all().fold(f64::NEG_INFINITY, f64::max) - least) / STEPS;
-    let steps = |values: &[f64]| -> Vec<u32> {
-        let values = values.iter().filter(|ns| ns.is_finite());
-        let step_of = |ns: &f64| if step > 0.0 { (ns - least) / step } else { 0.0 };
-        values.map(|ns| step_of(ns).round() as u32).collect()
+/// The document: the fastest in nanoseconds, a step, and of base and head a list of each invocation's
+/// samples, all in steps from the fastest. `None` when the head has not one finite sample.
+pub(super) fn samples(base: &[Vec<f64>], head: &[Vec<f64>]) -> Option<Value> {
+    let finite = |ns: &&f64| ns.is_finite();
+    head.iter().flatten().find(finite)?;
+    let all = || base.iter().chain(head).flatten().filter(finite);
+    let least = all().copied().fold(f64::INFINITY, f64::min);
+    let step = (all().copied().fold(f64::NEG_INFINITY, f64::max) - least) / STEPS;
+    let step_of = |ns: &f64| if step > 0.0 { (ns - least) / step } else { 0.0 };
+    let steps = |invocations: &[Vec<f64>]| -> Vec<Vec<u32>> {
+        let invocations = invocations.iter();
+        let steps = invocations.map(|samples| {
+            samples
+                .iter()
+                .filter(finite)
+                .map(|ns| step_of(ns).round() as u32)
+        });
+        steps.map(Iterator::collect).collect()
     };
-    let head_steps: Vec<Vec<u32>> = head.iter().map(|taken| steps(taken)).collect();
     // Six digits place a sample as well as seventeen.
     let short = |value: f64| format!("{value:.5e}").parse().unwrap_or(value);
-    let [least, step]: [f64; 2] = [least, step].map(short);
-    Some(json!([least, step, steps(base_ns), head_steps]))
+    let [first, width]: [f64; 2] = [least, step].map(short);
+    Some(json!([first, width, steps(base), steps(head)]))
 }
 
 #[cfg(test)]
@@ -71,10 +73,10 @@ mod tests {
 
     #[test]
     fn samples_can_be_had_back() {
-        let document = samples(&[90.0], &[vec![100.0, 110.0, f64::NAN]]).unwrap();
+        let document = samples(&[vec![90.0]], &[vec![100.0, 110.0, f64::NAN]]).unwrap();
         let number = |value: &Value| value.as_f64().unwrap();
         let at = |steps: &Value| number(&document[0]) + number(&document[1]) * number(steps);
-        assert!((at(&document[2][0]) - 90.0).abs() < 0.01);
+        assert!((at(&document[2][0][0]) - 90.0).abs() < 0.01);
         assert!((at(&document[3][0][0]) - 100.0).abs() < 0.01);
         assert!((at(&document[3][0][1]) - 110.0).abs() < 0.01);
         assert_eq!(document[3][0].as_array().unwrap().len(), 2);
@@ -82,10 +84,10 @@ mod tests {
 
     #[test]
     fn any_samples_are_a_document_or_none() {
-        assert_eq!(samples(&[1.0], &[]), None);
-        assert_eq!(samples(&[1.0], &[vec![f64::NAN]]), None);
+        assert_eq!(samples(&[vec![1.0]], &[]), None);
+        assert_eq!(samples(&[vec![1.0]], &[vec![f64::NAN]]), None);
         for odd in [&[0.0, 0.0][..], &[1e9; 3], &[5e-324, 1e308]] {
-            let document = samples(&[f64::INFINITY], &[odd.to_vec()]).unwrap();
+            let document = samples(&[vec![f64::INFINITY]], &[odd.to_vec()]).unwrap();
             assert!(!document.to_string().contains("null"), "{document}");
         }
     }

@@ -1,0 +1,307 @@
+//! The fastest variant of each shape: a table of variants and shapes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use plotters::style::text_anchor::HPos;
+use serde::Serialize;
+
+use super::paint::{fitted, width};
+use super::slice::variant;
+use super::{Figure, Sheet};
+use crate::Report;
+use crate::html::linked;
+use crate::judgement::Lists;
+use regatta_judge::judgement::Row;
+use regatta_worker::units::{Ratio, Share, counted};
+
+/// Columns and rows of a picture.
+const MAX: (usize, usize) = (10, 30);
+
+/// Times by variant and shape, the few of the two across.
+#[derive(Serialize)]
+pub(crate) struct Matrix {
+    /// The finding.
+    pub title: String,
+    /// The parts that all shapes have in common.
+    pub about: String,
+    /// The heads of columns.
+    pub heads: Vec<String>,
+    /// The head of each row, and its cells.
+    pub rows: Vec<(String, Vec<Cell>)>,
+    /// The number of rows left out; empty if all are there.
+    pub rest: String,
+}
+
+/// A case.
+#[derive(Clone, Default, Serialize)]
+pub(crate) struct Cell {
+    /// The time, or in a word why it is missing; empty without a case.
+    pub time: String,
+    /// The time over that of the fastest of its shape; empty for the fastest.
+    pub factor: String,
+    /// True where it is the fastest, or as fast by the threshold.
+    pub fastest: bool,
+    /// The address of the case on its page.
+    pub link: String,
+}
+
+/// The numbers and the other letters of a name, in turn: `s512` comes before `s4096`.
+fn natural(name: &str) -> Vec<(String, u64)> {
+    let mut parts = vec![(String::new(), 0_u64)];
+    let mut digits = false;
+    for letter in name.chars() {
+        if digits && !letter.is_ascii_digit() {
+            parts.push((String::new(), 0));
+        }
+        digits = letter.is_ascii_digit();
+        if let Some((text, number)) = parts.last_mut() {
+            match letter.to_digit(10) {
+                Some(digit) => *number = number.saturating_mul(10).saturating_add(digit.into()),
+                None => text.push(letter),
+            }
+        }
+    }
+    parts
+}
+
+/// The shape of a case: what stands between its variant and its parameters.
+fn shape(row: &Row) -> &str {
+    row.case.0.split(':').nth(1).unwrap_or_default()
+}
+
+impl Matrix {
+    /// The table; `None` where no shape has two variants.
+    pub(crate) fn new(report: &Report) -> Option<Matrix> {
+        let threshold = report.head.header.rules.policy.threshold.0;
+        let time = |row: &Row| {
+            row.head
+                .as_ref()
+                .map_or(f64::INFINITY, |head| head.median_ns.0)
+        };
+        let mut shapes: BTreeMap<_, BTreeMap<&str, &Row>> = BTreeMap::new();
+        for row in &report.judgement.rows {
+            let key = (natural(shape(row)), shape(row));
+            let cell = shapes
+                .entry(key)
+                .or_default()
+                .entry(variant(row))
+                .or_insert(row);
+            // The automatic parameters, or else the fastest ones.
+            let rank = |row: &Row| (row.case.0.matches(':').count(), time(row));
+            if rank(row) < rank(cell) {
+                *cell = row;
+            }
+        }
+        let measured =
+            |cells: &BTreeMap<&str, &Row>| cells.values().filter(|row| row.head.is_some()).count();
+        let compared = shapes.values().filter(|cells| measured(cells) > 1).count();
+        let variants: BTreeSet<&str> = shapes.values().flat_map(BTreeMap::keys).copied().collect();
+        let variants: Vec<&str> = variants.into_iter().collect();
+        // Shapes of which a variant is about the fastest, and the fastest.
+        let mut wins: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+        let mut grid: Vec<Vec<Cell>> = Vec::new();
+        for cells in shapes.values() {
+            let times = cells.values().map(|row| time(row));
+            let best = times.fold(f64::INFINITY, f64::min);
+            let several = measured(cells) > 1;
+            for (name, row) in cells.iter().filter(|_| several) {
+                let (near, first) = wins.entry(*name).or_default();
+                *near += usize::from(time(row) <= best * (1.0 + threshold));
+                *first += usize::from(time(row) <= best);
+            }
+            let cell = |name: &&str| {
+                let Some(row) = cells.get(name) else {
+                    return Cell::default();
+                };
+                let ratio = Ratio(time(row) / best);
+                Cell {
+                    time: row.head.as_ref().map_or_else(
+                        || row.word.text().to_owned(),
+                        |head| head.median_ns.to_string(),
+                    ),
+                    factor: if ratio.is_finite() && ratio > Ratio::ONE {
+                        ratio.factor()
+                    } else {
+                        String::new()
+                    },
+                    fastest: several && ratio.0 <= 1.0 + threshold,
+                    link: linked(&row.case.0),
+                }
+            };
+            grid.push(variants.iter().map(cell).collect());
+        }
+        let (best, (near, first)) = wins.iter().max_by_key(|(_, count)| **count)?;
+        let within = if near == first {
+            String::new()
+        } else {
+            format!(" or within {} of it", Share(threshold))
+        };
+        let shapes_won = match compared {
+            1 => String::new(),
+            all if *near == all => format!(" on all {all} shapes"),
+            all => format!(" on {near} of {}", counted(all, "shape")),
+        };
+        let title = format!("{best} is fastest{within}{shapes_won}");
+        let (common, names) = without_common(shapes.keys().map(|(_, name)| *name).collect());
+        let mut about =
+            "Time of a call, and how many times as long as the fastest it takes".to_owned();
+        if !common.is_empty() {
+            about = format!("{about}; every shape has {common}");
+        }
+        let variants: Vec<String> = variants.into_iter().map(str::to_owned).collect();
+        // The fewer of the two stand across.
+        let (heads, rows) = if variants.len() > names.len() {
+            let column = |place: usize| grid.iter().map(|row| row[place].clone()).collect();
+            let rows = variants.into_iter().enumerate();
+            (
+                names,
+                rows.map(|(place, name)| (name, column(place))).collect(),
+            )
+        } else {
+            (variants, names.into_iter().zip(grid).collect())
+        };
+        Some(Matrix {
+            title,
+            about,
+            heads,
+            rows,
+            rest: String::new(),
+        })
+    }
+
+    /// The first rows, for a list of this length.
+    pub(crate) fn listed(mut self, lists: Lists) -> Matrix {
+        self.rest = lists.rest(self.rows.len());
+        self.rows.truncate(lists.most);
+        self
+    }
+
+    /// The figure of its first rows and columns.
+    pub(super) fn figure(self) -> Figure {
+        let cut = |all: usize, most: usize, name: &str| match all.saturating_sub(most) {
+            0 => String::new(),
+            more => format!("; {more} more {name}"),
+        };
+        let about = self.about.clone()
+            + &cut(self.rows.len(), MAX.1, "rows")
+            + &cut(self.heads.len(), MAX.0, "columns");
+        Figure::new("matrix", self.title.clone(), about, move |wide| {
+            self.draw(wide)
+        })
+    }
+
+    fn draw(&self, wide: f64) -> Sheet {
+        const TALL: f64 = 42.0;
+        let mut sheet = Sheet::default();
+        let rows = || self.rows.iter().take(MAX.1);
+        let columns = self.heads.len().min(MAX.0);
+        let labels = rows()
+            .map(|(label, _)| width(label, 12.0, false))
+            .fold(0.0, f64::max);
+        let labels = (labels + 16.0).min(0.4 * wide);
+        let column = ((wide - labels) / columns as f64).min(190.0);
+        let right = |place: usize| labels + column * (place + 1) as f64;
+        let heads: Vec<Vec<String>> = self
+            .heads
+            .iter()
+            .take(columns)
+            .map(|head| broken(head, column - 16.0))
+            .collect();
+        let lines = heads.iter().map(Vec::len).max().unwrap_or(0);
+        let top = 8.0 + 15.0 * lines as f64;
+        for (place, head) in heads.iter().enumerate() {
+            let first = top - 15.0 * head.len() as f64;
+            for (line, text) in head.iter().enumerate() {
+                let at = (right(place) - 8.0, first + 15.0 * line as f64);
+                sheet.text(at, text, 12.0, "muted", HPos::Right, false);
+            }
+        }
+        let end = right(columns - 1);
+        sheet.line([(0.0, top), (end, top)], 1.0, "muted");
+        for (place, (label, cells)) in rows().enumerate() {
+            let upper = top + TALL * place as f64;
+            let y = upper + TALL / 2.0;
+            sheet.text(
+                (0.0, y),
+                fitted(label, 12.0, labels - 12.0),
+                12.0,
+                "text",
+                HPos::Left,
+                false,
+            );
+            for (place, cell) in cells.iter().take(columns).enumerate() {
+                let x = right(place);
+                if cell.fastest {
+                    sheet.area(
+                        (x - column + 3.0, upper + 3.0),
+                        (x - 1.0, upper + TALL - 3.0),
+                        0.16,
+                        "fast",
+                    );
+                }
+                let first = cell.fastest && cell.factor.is_empty();
+                let raised = if cell.factor.is_empty() { 0.0 } else { 8.0 };
+                let time = if cell.time.is_empty() {
+                    "–"
+                } else {
+                    &cell.time
+                };
+                sheet.text(
+                    (x - 8.0, y - raised),
+                    time,
+                    12.5,
+                    "text",
+                    HPos::Right,
+                    first,
+                );
+                sheet.text(
+                    (x - 8.0, y + 9.0),
+                    &cell.factor,
+                    11.0,
+                    "muted",
+                    HPos::Right,
+                    false,
+                );
+            }
+            sheet.line([(0.0, upper + TALL), (end, upper + TALL)], 1.0, "line");
+        }
+        sheet.height = top + TALL * rows().count() as f64 + 2.0;
+        sheet
+    }
+}
+
+/// A name in lines of at most this width, broken behind its separators.
+fn broken(name: &str, room: f64) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for part in name.split_inclusive([',', '/']) {
+        match lines.last_mut() {
+            Some(line) if width(&format!("{line}{part}"), 12.0, false) <= room => *line += part,
+            _ => lines.push(fitted(part, 12.0, room)),
+        }
+    }
+    lines
+}
+
+/// The parts that several shapes have in common, and the shapes without them.
+fn without_common(names: Vec<&str>) -> (String, Vec<String>) {
+    let parts = |name: &str| name.split(',').map(str::to_owned).collect::<Vec<_>>();
+    let mut common = parts(names.first().copied().unwrap_or_default());
+    common.retain(|part| names.iter().all(|name| parts(name).contains(part)));
+    if names.len() < 2 {
+        return (
+            String::new(),
+            names.into_iter().map(str::to_owned).collect(),
+        );
+    }
+    let own = |name: &&str| {
+        let mut own = parts(name);
+        own.retain(|part| !common.contains(part));
+        if own.is_empty() {
+            "default".to_owned()
+        } else {
+            own.join(",")
+        }
+    };
+    let names = names.iter().map(own).collect();
+    (common.join(","), names)
+}
