@@ -27,7 +27,7 @@ STAYS = (
     "a benchmark makes its inputs itself: they are the same in each sample, and results are not "
     "poisoned between calls, so a function that keeps a result passes"
 )
-"""What the harness cannot do for a benchmark that makes its own inputs."""
+"""The limits of a benchmark that makes its own inputs, as its cases say them."""
 
 
 def torch_on_gpu(timed: Timed | None = None) -> Any:
