@@ -344,6 +344,46 @@ fn samples_are_what_the_program_prints() {
     assert!(number > 0, "no page has a sample");
 }
 
+/// The pictures of docs/images, and the command that draws each.
+const PICTURES: [(&str, &str); 3] = [
+    (
+        "forest",
+        "diff reports/samples/compare-fla/base reports/samples/compare-fla/head",
+    ),
+    ("matrix", "report reports/samples/providers"),
+    ("roofline", "report reports/samples/roofline"),
+];
+
+/// The pictures of README are those that its program draws; `REGATTA_PICTURES=write` draws them again.
+#[test]
+fn pictures_are_what_the_program_draws() {
+    let place = Place::new();
+    let readme = page("README.md").text;
+    for (kind, command) in PICTURES {
+        let mut regatta = Command::new(env!("CARGO_BIN_EXE_regatta"));
+        let folder = place.path().join(kind);
+        let output = format!("--output=figures={}", folder.display());
+        let drawn = regatta
+            .args(command.split(' '))
+            .arg(output)
+            .current_dir(ROOT);
+        drawn.output().unwrap();
+        for theme in ["light", "dark"] {
+            let name = format!("{kind}-{theme}.svg");
+            let (drawn, kept) = (folder.join(&name), format!("{ROOT}/docs/images/{name}"));
+            if std::env::var_os("REGATTA_PICTURES").is_some() {
+                fs::copy(&drawn, &kept).unwrap();
+            }
+            assert!(readme.contains(&format!("docs/images/{name}")), "{name}");
+            let [drawn, kept] = [drawn, kept.into()].map(|path| fs::read_to_string(path).unwrap());
+            assert!(
+                drawn == kept,
+                "{name} is not what `regatta {command}` draws"
+            );
+        }
+    }
+}
+
 /// The suite of docs/SUITES.md, but for what lies outside of the page, is one that the program reads.
 #[test]
 fn the_suite_of_the_page_is_read() {

@@ -162,14 +162,20 @@ mod nightly {
     /// The page of a run that is kept as a sample.
     fn sample(folder: &Path, name: &str) -> PathBuf {
         let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("reports/samples");
-        page(folder, &["report", samples.join(name).to_str().unwrap()])
+        let [run, base, head] = ["", "base", "head"].map(|side| samples.join(name).join(side));
+        let [run, base, head] = [&run, &base, &head].map(|path| path.to_str().unwrap());
+        if samples.join(name).join("base").exists() {
+            page(folder, &["diff", base, head])
+        } else {
+            page(folder, &["report", run])
+        }
     }
 
     #[test]
     #[ignore = "nightly: needs Chromium and axe-core"]
     fn runs_of_a_gpu() {
         let browser = Browser::found();
-        for name in ["xformers-0.0.26", "providers"] {
+        for name in ["xformers-0.0.26", "providers", "roofline", "compare-fla"] {
             let folder = tempfile::tempdir().unwrap();
             let page = sample(folder.path(), name);
             for dark in [false, true] {

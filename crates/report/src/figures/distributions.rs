@@ -7,7 +7,7 @@ use plotters::style::text_anchor::HPos;
 
 use super::paint::width;
 use super::scale::{Scale, is_drawable, time_labels};
-use super::{Figure, Sheet};
+use super::{ASIDE, Figure, LABEL, Letters, Sheet};
 use crate::html::taken;
 use crate::summary::SortedRows;
 use crate::{RenderError, Report};
@@ -143,7 +143,7 @@ fn draw(cases: &[Case], wide: f64) -> Sheet {
     let mut y = 14.0;
     for case in cases {
         let narrow = width(&case.id, 13.0, true) + width(&case.times, 12.0, false) + 20.0 > wide;
-        sheet.text((0.0, y), &case.id, 13.0, "text", HPos::Left, true);
+        sheet.text((0.0, y), &case.id, Letters(13.0, "text", true), HPos::Left);
         if narrow {
             y += 18.0;
         }
@@ -152,7 +152,7 @@ fn draw(cases: &[Case], wide: f64) -> Sheet {
         } else {
             (wide, HPos::Right)
         };
-        sheet.text((x, y), &case.times, 12.0, "muted", anchor, false);
+        sheet.text((x, y), &case.times, ASIDE, anchor);
         y += 16.0;
         let all = || {
             case.sides
@@ -179,24 +179,10 @@ fn draw(cases: &[Case], wide: f64) -> Sheet {
         for tick in &ticks {
             let x = scale.at(*tick);
             sheet.line([(x, y), (x, bottom)], 1.0, "line");
-            sheet.text(
-                (x, bottom + 12.0),
-                print(tick),
-                11.0,
-                "muted",
-                HPos::Center,
-                false,
-            );
+            sheet.text((x, bottom + 12.0), print(tick), LABEL, HPos::Center);
         }
         for side in &case.sides {
-            sheet.text(
-                (0.0, y + LANE / 2.0),
-                side.name,
-                12.0,
-                "muted",
-                HPos::Left,
-                false,
-            );
+            sheet.text((0.0, y + LANE / 2.0), side.name, ASIDE, HPos::Left);
             let count = side.invocations.len() as f64;
             for (number, samples) in side.invocations.iter().enumerate() {
                 let y = y + 5.0 + (LANE - 10.0) * (number as f64 + 0.5) / count;

@@ -4,7 +4,7 @@ use plotters::style::text_anchor::HPos;
 
 use super::paint::{fitted, width};
 use super::scale::{Scale, short};
-use super::{Figure, Sheet};
+use super::{ASIDE, Figure, LABEL, Letters, NAME, Sheet};
 use crate::Report;
 use crate::by_axes::by_axes;
 use crate::document::Tone;
@@ -171,7 +171,7 @@ fn draw(cases: &[Case], threshold: f64, wide: f64) -> Sheet {
         let half = width(&text, 11.0, false) / 2.0;
         if x - half > last {
             last = x + half + 8.0;
-            sheet.text((x, bottom + 14.0), text, 11.0, "muted", HPos::Center, false);
+            sheet.text((x, bottom + 14.0), text, LABEL, HPos::Center);
         }
     }
     sheet.line([(middle, top), (middle, bottom)], 1.5, "muted");
@@ -180,18 +180,11 @@ fn draw(cases: &[Case], threshold: f64, wide: f64) -> Sheet {
         ("slower →", HPos::Left, 8.0),
     ];
     for (word, anchor, aside) in words {
-        sheet.text(
-            (middle + aside, top - 10.0),
-            word,
-            11.0,
-            "muted",
-            anchor,
-            false,
-        );
+        sheet.text((middle + aside, top - 10.0), word, LABEL, anchor);
     }
     if !narrow {
         let head = format!("base {ARROW} head");
-        sheet.text((wide, top - 10.0), head, 11.0, "muted", HPos::Right, false);
+        sheet.text((wide, top - 10.0), head, LABEL, HPos::Right);
     }
     for (place, case) in cases.iter().enumerate() {
         let upper = top + row * place as f64;
@@ -203,14 +196,7 @@ fn draw(cases: &[Case], threshold: f64, wide: f64) -> Sheet {
         let changed = matches!(case.ink, "slow" | "fast");
         let at = (0.0, if narrow { upper + 12.0 } else { y });
         let room = if narrow { wide } else { names - 10.0 };
-        sheet.text(
-            at,
-            fitted(&case.id, 12.0, room),
-            12.0,
-            "text",
-            HPos::Left,
-            false,
-        );
+        sheet.text(at, fitted(&case.id, 12.0, room), NAME, HPos::Left);
         if let Some((low, high)) = case.interval {
             sheet.line(
                 [
@@ -229,9 +215,9 @@ fn draw(cases: &[Case], threshold: f64, wide: f64) -> Sheet {
         }
         let ink = if changed { case.ink } else { "text" };
         let end = (wide - times, y);
-        sheet.text(end, &case.change, 12.0, ink, HPos::Right, changed);
+        sheet.text(end, &case.change, Letters(12.0, ink, changed), HPos::Right);
         if !narrow {
-            sheet.text((wide, y), &case.times, 12.0, "muted", HPos::Right, false);
+            sheet.text((wide, y), &case.times, ASIDE, HPos::Right);
         }
     }
     sheet.height = bottom + 26.0;

@@ -5,7 +5,7 @@ use plotters::style::text_anchor::HPos;
 
 use super::paint::{fitted, width};
 use super::scale::{Scale, is_drawable, time_labels};
-use super::{At, Sheet};
+use super::{At, LABEL, Letters, NAME, Sheet};
 use regatta_worker::units::{Rate, Ratio};
 
 /// The quantity upwards.
@@ -111,14 +111,7 @@ impl LinePlot {
         for tick in &ticks {
             let y = up.at(*tick);
             sheet.line([(left, y), (right, y)], 1.0, "line");
-            sheet.text(
-                (left - 8.0, y),
-                print(tick),
-                11.0,
-                "muted",
-                HPos::Right,
-                false,
-            );
+            sheet.text((left - 8.0, y), print(tick), LABEL, HPos::Right);
         }
         let across = marked().map(|(at, ..)| *at);
         let across = if self.logarithmic {
@@ -151,31 +144,22 @@ impl LinePlot {
             let (x, half) = (across.at(*at), width(label, 11.0, false) / 2.0);
             if x - half > last {
                 last = x + half + 8.0;
-                sheet.text(
-                    (x, bottom + 14.0),
-                    label,
-                    11.0,
-                    "muted",
-                    HPos::Center,
-                    false,
-                );
+                sheet.text((x, bottom + 14.0), label, LABEL, HPos::Center);
             }
         }
         let middle = (left + right) / 2.0;
-        sheet.text(
-            (middle, bottom + 36.0),
-            &self.across,
-            12.0,
-            "text",
-            HPos::Center,
-            false,
-        );
+        sheet.text((middle, bottom + 36.0), &self.across, NAME, HPos::Center);
         sheet.height = top + self.tall;
 
         for (value, word, ink) in &self.levels {
             let y = up.at(*value);
             sheet.dashed(&[(left, y), (right, y)], 1.0, ink);
-            sheet.text((right + 8.0, y), *word, 11.0, ink, HPos::Left, false);
+            sheet.text(
+                (right + 8.0, y),
+                *word,
+                Letters(11.0, ink, false),
+                HPos::Left,
+            );
         }
         let mut ends: Vec<(At, &Line)> = Vec::new();
         for line in &self.lines {
@@ -245,7 +229,7 @@ impl LinePlot {
             } else {
                 (HPos::Left, x - 8.0)
             };
-            sheet.text((x, y - 18.0), name, 12.0, "auto", anchor, true);
+            sheet.text((x, y - 18.0), name, Letters(12.0, "auto", true), anchor);
         }
         sheet
     }
@@ -261,7 +245,7 @@ fn key(sheet: &mut Sheet, lines: &[&Line], (x, y): At, right: f64) {
             sheet.dot((x, y), 4.0, line.ink, String::new());
         }
         let name = fitted(&line.name, 12.0, right - x - 10.0);
-        sheet.text((x + 10.0, y), name, 12.0, "text", HPos::Left, false);
+        sheet.text((x + 10.0, y), name, NAME, HPos::Left);
     }
 }
 
@@ -277,7 +261,12 @@ fn name_ends(sheet: &mut Sheet, mut ends: Vec<(At, &Line)>, room: f64, bottom: f
         *y = y.min(limit);
         limit = *y - LINE;
         let name = fitted(&line.name, 12.0, room);
-        sheet.text((*x + 10.0, *y), name, 12.0, line.ink, HPos::Left, true);
+        sheet.text(
+            (*x + 10.0, *y),
+            name,
+            Letters(12.0, line.ink, true),
+            HPos::Left,
+        );
     }
 }
 

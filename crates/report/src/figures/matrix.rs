@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::paint::{fitted, width};
 use super::slice::variant;
-use super::{Figure, Sheet};
+use super::{ASIDE, Figure, LABEL, Letters, NAME, Sheet};
 use crate::Report;
 use crate::html::linked;
 use crate::judgement::Lists;
@@ -45,23 +45,18 @@ pub(crate) struct Cell {
     pub link: String,
 }
 
-/// The numbers and the other letters of a name, in turn: `s512` comes before `s4096`.
-fn natural(name: &str) -> Vec<(String, u64)> {
-    let mut parts = vec![(String::new(), 0_u64)];
-    let mut digits = false;
-    for letter in name.chars() {
-        if digits && !letter.is_ascii_digit() {
-            parts.push((String::new(), 0));
-        }
-        digits = letter.is_ascii_digit();
-        if let Some((text, number)) = parts.last_mut() {
-            match letter.to_digit(10) {
-                Some(digit) => *number = number.saturating_mul(10).saturating_add(digit.into()),
-                None => text.push(letter),
-            }
+/// A key that sorts names by their numbers: `s512` comes before `s4096`.
+fn natural(name: &str) -> String {
+    let (mut key, mut number) = (String::new(), String::new());
+    for letter in name.chars().chain([' ']) {
+        if letter.is_ascii_digit() {
+            number.push(letter);
+        } else {
+            key += &format!("{number:0>20}{letter}");
+            number.clear();
         }
     }
-    parts
+    key
 }
 
 /// The shape of a case: what stands between its variant and its parameters.
@@ -213,7 +208,7 @@ impl Matrix {
             let first = top - 15.0 * head.len() as f64;
             for (line, text) in head.iter().enumerate() {
                 let at = (right(place) - 8.0, first + 15.0 * line as f64);
-                sheet.text(at, text, 12.0, "muted", HPos::Right, false);
+                sheet.text(at, text, ASIDE, HPos::Right);
             }
         }
         let end = right(columns - 1);
@@ -224,10 +219,8 @@ impl Matrix {
             sheet.text(
                 (0.0, y),
                 fitted(label, 12.0, labels - 12.0),
-                12.0,
-                "text",
+                NAME,
                 HPos::Left,
-                false,
             );
             for (place, cell) in cells.iter().take(columns).enumerate() {
                 let x = right(place);
@@ -249,19 +242,10 @@ impl Matrix {
                 sheet.text(
                     (x - 8.0, y - raised),
                     time,
-                    12.5,
-                    "text",
+                    Letters(12.5, "text", first),
                     HPos::Right,
-                    first,
                 );
-                sheet.text(
-                    (x - 8.0, y + 9.0),
-                    &cell.factor,
-                    11.0,
-                    "muted",
-                    HPos::Right,
-                    false,
-                );
+                sheet.text((x - 8.0, y + 9.0), &cell.factor, LABEL, HPos::Right);
             }
             sheet.line([(0.0, upper + TALL), (end, upper + TALL)], 1.0, "line");
         }

@@ -111,7 +111,7 @@ impl Figure {
             (&self.about, 13.0, "muted", false),
         ] {
             for line in paint::wrapped(text, size, bold, room) {
-                sheet.text((MARGIN, y), line, size, ink, HPos::Left, bold);
+                sheet.text((MARGIN, y), line, Letters(size, ink, bold), HPos::Left);
                 y += size * 1.4;
             }
         }
@@ -160,6 +160,15 @@ pub(crate) fn along_axes(report: &Report) -> Vec<Figure> {
     times.into_iter().chain(curves::roofline(report)).collect()
 }
 
+/// Letters: size in pixels, colour as the style sheet names it, and true if they are bold.
+#[derive(Clone, Copy)]
+struct Letters(f64, &'static str, bool);
+
+/// Letters of axes, of names, and of what stands beside them.
+const LABEL: Letters = Letters(11.0, "muted", false);
+const NAME: Letters = Letters(12.0, "text", false);
+const ASIDE: Letters = Letters(12.0, "muted", false);
+
 /// Marks, and the height that they take.
 #[derive(Default)]
 pub(crate) struct Sheet {
@@ -179,13 +188,8 @@ enum Shape {
     /// A filled polygon, and its opacity.
     Area(Vec<At>, f64),
     Dot(At, f64),
-    Text {
-        at: At,
-        text: String,
-        size: f64,
-        anchor: HPos,
-        bold: bool,
-    },
+    /// A text of a size, on this side of its place, and true if it is bold.
+    Text(At, String, f64, HPos, bool),
 }
 
 impl Sheet {
@@ -234,31 +238,21 @@ impl Sheet {
         self.mark(Shape::Area(corners, 1.0), ink, tip);
     }
 
-    /// Text of a size in pixels, its middle at the height of `at`.
-    pub(crate) fn text(
-        &mut self,
-        at: At,
-        text: impl Into<String>,
-        size: f64,
-        ink: &'static str,
-        anchor: HPos,
-        bold: bool,
-    ) {
+    /// Text, its middle at the height of `at`.
+    fn text(&mut self, at: At, text: impl Into<String>, letters: Letters, anchor: HPos) {
         let text = crate::text::one_line(&text.into());
-        let shape = Shape::Text {
-            at,
-            text,
-            size,
-            anchor,
-            bold,
-        };
-        self.mark(shape, ink, String::new());
+        let Letters(size, ink, bold) = letters;
+        self.mark(
+            Shape::Text(at, text, size, anchor, bold),
+            ink,
+            String::new(),
+        );
     }
 
     /// Puts another sheet below this one, with its name above.
     pub(crate) fn stack(&mut self, name: &str, other: Sheet) {
         let top = self.height + 14.0;
-        self.text((0.0, top), name, 13.0, "text", HPos::Left, true);
+        self.text((0.0, top), name, Letters(13.0, "text", true), HPos::Left);
         self.put(other, 0.0, top + 10.0);
     }
 
@@ -270,7 +264,7 @@ impl Sheet {
                 Shape::Line(points, _) | Shape::Area(points, _) => {
                     points.iter_mut().for_each(moved)
                 }
-                Shape::Dot(at, _) | Shape::Text { at, .. } => moved(at),
+                Shape::Dot(at, _) | Shape::Text(at, ..) => moved(at),
             }
             self.marks.push(mark);
         }

@@ -111,13 +111,7 @@ fn paint<B: DrawingBackend>(
             Shape::Dot(at, radius) => {
                 backend.draw_circle(place(*at), fine(*radius) as u32, &colour, true)
             }
-            Shape::Text {
-                at: (x, y),
-                text,
-                size,
-                anchor,
-                bold,
-            } => {
+            Shape::Text((x, y), text, size, anchor, bold) => {
                 let style = TextStyle {
                     font: font(FINE * size, *bold),
                     color: colour.to_backend_color(),
