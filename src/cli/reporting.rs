@@ -156,7 +156,7 @@ pub fn conclude(mut measured: MeasuredRun, answers: &Answers) -> Ended {
 pub fn base_files(head: &Path, header: &RunHeader) -> Vec<PathBuf> {
     let folder = head.parent().filter(|folder| folder.ends_with("head"));
     let base = folder.map(|folder| folder.with_file_name("base").join(RUN_FILE));
-    let base = base.filter(|base| header.turn.is_some() && base.is_file());
+    let base = base.filter(|base| header.pairing.is_some() && base.is_file());
     base.into_iter().collect()
 }
 

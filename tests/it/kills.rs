@@ -28,7 +28,7 @@ fn whole(run: &Run) {
     let regular = run.header.plan.len() * run.header.settings.invocations as usize;
     // A case that is in several batches has what the largest of them owes.
     let mut owed = std::collections::BTreeMap::new();
-    for batch in &run.owed {
+    for batch in &run.open {
         for case in &batch.cases {
             let most = owed.entry(case).or_insert(0);
             *most = batch.fresh.max(*most);
@@ -174,10 +174,10 @@ fn what_is_open_is_measured_again_within_the_time_limit() {
     let compare = ["compare", "./s.toml", "--base", "here"];
     place.ran(&compare);
     let run = place.run("s-compare/head");
-    let steps: Vec<u32> = run.owed.iter().map(|batch| 5 + batch.fresh).collect();
+    let steps: Vec<u32> = run.open.iter().map(|batch| 5 + batch.fresh).collect();
     assert!([10, 15, 25, 35].starts_with(&steps), "{steps:?}");
     assert!(!steps.is_empty());
-    for pair in run.owed.windows(2) {
+    for pair in run.open.windows(2) {
         let before = &pair[0].cases;
         assert!(pair[1].cases.iter().all(|case| before.contains(case)));
     }
@@ -189,5 +189,5 @@ fn what_is_open_is_measured_again_within_the_time_limit() {
         stderr.contains("--time-limit ends this after 1 of 5 pairs"),
         "{stderr}"
     );
-    assert_eq!(place.run("s-compare/head").owed, []);
+    assert_eq!(place.run("s-compare/head").open, []);
 }

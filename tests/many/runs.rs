@@ -29,7 +29,7 @@ const FASTER: usize = 1_500;
 /// One in so many failed.
 const FAILED: usize = 2_500;
 
-const HEADER: &str = r#"{"schema":3,"method":1,"tool":"0.1.0","argv":["regatta","run","many"],
+const HEADER: &str = r#"{"schema":4,"method":1,"tool":"0.1.0","argv":["regatta","run","many"],
 "started":"2026-11-20T12:00:00Z","suite":{"name":"many","description":"made, not measured"},
 "rules":{"expectations":[],"policy":{"threshold":0.05,"allow":[]}},
 "settings":{"invocations":5,"warmup":3,"samples":20,"min_samples":5,"budget_ms":500,

@@ -82,7 +82,7 @@ impl RowInputs<'_> {
             // CPU time decides in place of another metric alone.
             metric != Metric::CpuTime && !self.policy().ignores(metric) && both
         });
-        let cases = header.turn.as_ref().and_then(|turn| turn.cases);
+        let cases = header.pairing.as_ref().and_then(|pairing| pairing.cases);
         let cases = cases.map_or(header.plan.len(), |cases| cases as usize);
         GATE_ERROR / (cases.max(1) * metrics.count().max(1) * LOOKS_THAT_CALL) as f64
     }

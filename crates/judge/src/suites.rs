@@ -46,9 +46,9 @@ impl Demands {
 pub fn demands(base: &RunHeader, head: &RunHeader) -> Demands {
     let mut demands = Demands::default();
     if let Some(reason) = base
-        .turn
+        .pairing
         .as_ref()
-        .and_then(|turn| turn.suite_unread.as_ref())
+        .and_then(|pairing| pairing.suite_unread.as_ref())
     {
         demands.add(
             "suite",
@@ -93,19 +93,19 @@ pub fn demands(base: &RunHeader, head: &RunHeader) -> Demands {
 
 /// The settings that the suite of a side declares.
 fn declared(header: &RunHeader) -> &Settings {
-    let turn = header.turn.as_ref();
-    let own = turn.and_then(|turn| turn.declared.as_ref());
+    let pairing = header.pairing.as_ref();
+    let own = pairing.and_then(|pairing| pairing.declared.as_ref());
     own.unwrap_or(&header.settings)
 }
 
 /// Cases of the base's suite that the head's suite does not have.
 pub fn dropped(base: &RunHeader, head: &RunHeader) -> Vec<CaseId> {
     if in_turn(base, head) {
-        let turn = base.turn.as_ref();
-        return turn.map_or(Vec::new(), |turn| turn.left_out.clone());
+        let pairing = base.pairing.as_ref();
+        return pairing.map_or(Vec::new(), |pairing| pairing.left_out.clone());
     }
     let another = base.suite.name != head.suite.name || head.shard.is_some();
-    if another || !head.suite.filter.is_empty() || head.turn.is_some() {
+    if another || !head.suite.filter.is_empty() || head.pairing.is_some() {
         return Vec::new();
     }
     let kept: BTreeSet<&CaseId> = head.plan.iter().collect();
@@ -265,7 +265,10 @@ fn settings(demands: &mut Demands, base: &Settings, head: &Settings) {
 fn asked_for(header: &RunHeader) -> Vec<String> {
     let set = changed_options(header).into_iter();
     let set = set.filter_map(|option| option.strip_prefix("--set ").map(str::to_owned));
-    let versions = header.turn.iter().flat_map(|turn| turn.of.iter().cloned());
+    let versions = header
+        .pairing
+        .iter()
+        .flat_map(|pairing| pairing.version.iter().cloned());
     set.chain(versions).collect()
 }
 

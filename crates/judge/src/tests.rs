@@ -6,7 +6,7 @@ use super::judgement::{Row, Word};
 use super::testing::{around, disturbed, failed, side, timed, unsupported, with};
 use super::*;
 use crate::judgement::VerdictOutcome;
-use regatta_core::record::header::{Turn, TurnSide};
+use regatta_core::record::header::{PairSide, Pairing};
 use regatta_core::record::side::{CaseRecord, Status};
 use regatta_core::record::types::{Fault, RunHeader};
 use regatta_core::suite::Override;
@@ -75,11 +75,11 @@ fn cases(written: &str) -> Side {
 
 /// The same two sides, measured in turn.
 fn in_pairs(mut base: Side, mut head: Side) -> [Side; 2] {
-    for (of, side) in [(&mut base, TurnSide::Base), (&mut head, TurnSide::Head)] {
-        of.header.turn = Some(Turn {
+    for (of, side) in [(&mut base, PairSide::Base), (&mut head, PairSide::Head)] {
+        of.header.pairing = Some(Pairing {
             pair: "1".to_owned(),
             side,
-            ..Turn::default()
+            ..Pairing::default()
         });
     }
     [base, head]
@@ -653,7 +653,7 @@ fn a_weaker_suite_is_named_and_a_weaker_check_does_not_pass() {
     // A case that the suite of the base's revision has and the head's has not.
     let gone = CaseId("cpu/flash:s9,d8".to_owned());
     let [mut base, mut head] = in_pairs(base.clone(), base.clone());
-    base.header.turn.as_mut().unwrap().left_out = vec![gone.clone()];
+    base.header.pairing.as_mut().unwrap().left_out = vec![gone.clone()];
     let judgement = against(&head, &base);
     assert_eq!(row(&judgement, &gone.0).word, Word::Missing);
     assert!(is(VerdictOutcome::Inconclusive, &judgement));

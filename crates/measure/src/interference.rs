@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use nix::unistd::{SysconfVar, sysconf};
 
 use crate::worker::descendants;
-use regatta_core::record::disturbance::{self, Disturbance, Ground};
+use regatta_core::record::disturbance::{self, Disturbance, MachineLoad};
 use regatta_core::record::types::Measurement;
 use regatta_worker::protocol::{Device, DeviceKind};
 use regatta_worker::units::Nanoseconds;
@@ -65,7 +65,11 @@ pub struct CoreTimes {
 
 /// The load between two looks. The worker's waits count from `began` on
 /// alone: that in which it measured.
-fn ground(before: &MachineCounters, began: &MachineCounters, now: &MachineCounters) -> Ground {
+fn load_between(
+    before: &MachineCounters,
+    began: &MachineCounters,
+    now: &MachineCounters,
+) -> MachineLoad {
     let window = now.at_ns - before.at_ns;
     let share = |time: Nanoseconds, window: Nanoseconds| (time / window).0.max(0.0);
     let both = |read: fn(&MachineCounters) -> Option<Nanoseconds>| Some(read(now)? - read(before)?);
@@ -82,9 +86,9 @@ fn ground(before: &MachineCounters, began: &MachineCounters, now: &MachineCounte
     });
     let measured = now.at_ns - began.at_ns;
     if window <= Nanoseconds::ZERO || measured <= Nanoseconds::ZERO {
-        return Ground::default();
+        return MachineLoad::default();
     }
-    Ground {
+    MachineLoad {
         window_ns: window,
         cores: now.cores,
         foreign: busy.zip(own).map(|(busy, own)| share(busy - own, window)),
@@ -261,12 +265,12 @@ impl LoadLog {
         &mut self,
         began: Option<&MachineCounters>,
         device: &Device,
-    ) -> Option<(MachineCounters, Option<Ground>)> {
+    ) -> Option<(MachineCounters, Option<MachineLoad>)> {
         let began = began.filter(|_| on_processor(device))?;
         let now = self.look()?;
         let long = |look: &&MachineCounters| now.at_ns - look.at_ns >= MIN_LOOK.into();
         let before = self.looks.iter().rev().find(long);
-        let load = before.map(|before| ground(before, began, &now));
+        let load = before.map(|before| load_between(before, began, &now));
         Some((now, load))
     }
 
@@ -276,7 +280,7 @@ impl LoadLog {
         &mut self,
         began: Option<&MachineCounters>,
         device: &Device,
-    ) -> Option<Ground> {
+    ) -> Option<MachineLoad> {
         let (now, found) = self.known_since(began, device)?;
         if found.is_some() {
             return found;
@@ -286,11 +290,11 @@ impl LoadLog {
         let short = now.at_ns - first.at_ns;
         let rest = (MIN_LOOK.as_nanos() as f64 - short.0).max(0.0) as u64;
         self.watch.as_mut()?.rest(Duration::from_nanos(rest));
-        let waited = ground(&first, began?, &now).waited;
+        let waited = load_between(&first, began?, &now).waited;
         let later = self.look()?;
-        Some(Ground {
+        Some(MachineLoad {
             waited,
-            ..ground(&first, &first, &later)
+            ..load_between(&first, &first, &later)
         })
     }
 
@@ -301,7 +305,7 @@ impl LoadLog {
         device: &Device,
     ) -> bool {
         let load = self.known_since(began, device).and_then(|(_, load)| load);
-        load.is_some_and(|ground| !disturbance::of_processor(&ground).is_empty())
+        load.is_some_and(|load| !disturbance::of_processor(&load).is_empty())
     }
 }
 
@@ -312,8 +316,8 @@ fn on_processor(device: &Device) -> bool {
 /// The disturbances of these samples by other programs.
 pub(crate) fn disturbed(device: &Device, found: &Measurement) -> Vec<Disturbance> {
     if on_processor(device) {
-        let ground = found.ground.as_deref();
-        ground.map(disturbance::of_processor).unwrap_or_default()
+        let load = found.load.as_deref();
+        load.map(disturbance::of_processor).unwrap_or_default()
     } else {
         let state = found.samples.state.as_ref();
         state.map(disturbance::of_gpu).unwrap_or_default()

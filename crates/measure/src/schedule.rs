@@ -9,7 +9,7 @@ use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom;
 
-use regatta_core::record::header::TurnSide;
+use regatta_core::record::header::PairSide;
 use regatta_worker::attention::{Case, CaseId};
 
 /// Workers that run at the same time in one invocation: one, or the base's beside the head's.
@@ -25,7 +25,7 @@ pub struct Block {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lane {
     /// The side whose run it belongs to.
-    pub side: TurnSide,
+    pub side: PairSide,
     /// `worker` or `worker@environment`.
     pub worker: String,
     /// In the order in which they run, each beside the other lane's at the same place; `None` where
@@ -79,12 +79,12 @@ pub fn blocks(
             let base = own.iter().map(|(base, _)| left(base.as_ref()?, done[0]));
             let head = own.iter().map(|(_, head)| left(head, done[1]));
             let mut lanes = vec![Lane {
-                side: TurnSide::Head,
+                side: PairSide::Head,
                 worker: pair.1.clone(),
                 cases: head.collect(),
             }];
             lanes.extend(pair.0.as_ref().map(|worker| Lane {
-                side: TurnSide::Base,
+                side: PairSide::Base,
                 worker: worker.clone(),
                 cases: base.collect(),
             }));
@@ -157,7 +157,7 @@ mod tests {
             };
             assert_ne!(one.side, other.side);
             assert_eq!(one.cases, other.cases);
-            first += usize::from(one.side == TurnSide::Base);
+            first += usize::from(one.side == PairSide::Base);
         }
         // Which of the two comes first is a coin's.
         assert!((40..80).contains(&first), "{first} of 120");
@@ -175,7 +175,7 @@ mod tests {
         let blocks = blocks(&pairs, [NONE, &done], 0..1, 1);
         for lane in &blocks[0].lanes {
             let there = lane.cases.iter().flatten().count();
-            assert_eq!(there, if lane.side == TurnSide::Base { 2 } else { 1 });
+            assert_eq!(there, if lane.side == PairSide::Base { 2 } else { 1 });
             assert_eq!(lane.cases.len(), 2);
         }
     }
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(lanes.len(), 1);
         assert_eq!(
             (lanes[0].side, &*lanes[0].worker),
-            (TurnSide::Head, "torch")
+            (PairSide::Head, "torch")
         );
     }
 }

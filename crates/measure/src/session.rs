@@ -326,7 +326,7 @@ impl Session<'_> {
         (measure, reply): (&Measure, ReplyBody),
         began: Option<&MachineCounters>,
     ) -> Result<Measurement, CaseEnd> {
-        let ground = self.state.load.since(began, device);
+        let load = self.state.load.since(began, device);
         let mut measured = match reply {
             ReplyBody::Measured(measured) => measured,
             other => return Err(no_answer(other).into()),
@@ -365,7 +365,7 @@ impl Session<'_> {
         measured.checked = None;
         let mut measurement = Measurement {
             samples: measured.kept(),
-            ground: ground.map(Box::new),
+            load: load.map(Box::new),
             errors_after,
             ..Measurement::default()
         };

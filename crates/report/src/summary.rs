@@ -152,14 +152,14 @@ pub(crate) fn reproduce(report: &Report, pattern: &str) -> String {
     let mut push = |flag: &str, value: &str| versions.extend([flag.to_owned(), value.to_owned()]);
     match report
         .base
-        .map(|base| (base, &base.header.turn, &header.turn))
+        .map(|base| (base, &base.header.pairing, &header.pairing))
     {
         None => {}
         Some((_, Some(base), Some(head))) => {
             let gates = header.argv.get(1).is_some_and(|word| word == "gate");
             command = if gates { "gate" } else { "compare" };
-            base.of.iter().for_each(|spec| push("--base", spec));
-            let heads = head.of.iter().filter(|spec| *spec != "here");
+            base.version.iter().for_each(|spec| push("--base", spec));
+            let heads = head.version.iter().filter(|spec| *spec != "here");
             heads.for_each(|spec| push("--head", spec));
         }
         Some((base, ..)) => {

@@ -130,18 +130,18 @@ impl fmt::Display for Disturbance {
 }
 
 /// The disturbances of a case on the processor; empty if none are known.
-pub fn of_processor(ground: &Ground) -> Vec<Disturbance> {
+pub fn of_processor(load: &MachineLoad) -> Vec<Disturbance> {
     let mut disturbances = Vec::new();
-    if let Some(cores) = ground.foreign {
-        let waited = ground.waited.is_none_or(|waited| waited >= WAITED);
-        let crowded = cores >= CROWDED.0 * f64::from(ground.cores);
+    if let Some(cores) = load.foreign {
+        let waited = load.waited.is_none_or(|waited| waited >= WAITED);
+        let crowded = cores >= CROWDED.0 * f64::from(load.cores);
         if crowded || waited && cores >= FOREIGN {
-            let total = ground.cores;
+            let total = load.cores;
             disturbances.push(Disturbance::ForeignLoad { cores, of: total });
         }
     }
-    if let Some(stolen) = ground.steal.filter(|stolen| *stolen >= STOLEN) {
-        let share = Share(stolen / f64::from(ground.cores.max(1)));
+    if let Some(stolen) = load.steal.filter(|stolen| *stolen >= STOLEN) {
+        let share = Share(stolen / f64::from(load.cores.max(1)));
         disturbances.push(Disturbance::Steal { share });
     }
     disturbances
@@ -188,7 +188,7 @@ pub fn describe(all: &[Disturbance]) -> String {
 /// Amounts are cores: 0.5 is half of the time of one. What is not known is absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-pub struct Ground {
+pub struct MachineLoad {
     /// The length of the time that was watched, the samples at its end.
     pub window_ns: Nanoseconds,
     /// The number of cores.
@@ -205,7 +205,7 @@ pub struct Ground {
     pub waited: Option<f64>,
 }
 
-impl Ground {
+impl MachineLoad {
     /// The impossible value in it, as a sentence.
     pub(super) fn objection(&self) -> Option<String> {
         let window = ("window_ns", Some(self.window_ns.0));
@@ -218,7 +218,7 @@ impl Ground {
         let known = amounts.into_iter();
         let mut known = known.filter_map(|(name, amount)| Some((name, amount?)));
         let (name, bad) = known.find(|(_, amount)| !(0.0..1e23).contains(amount))?;
-        Some(format!("ground.{name} is {bad}: no machine shows it"))
+        Some(format!("load.{name} is {bad}: no machine shows it"))
     }
 }
 
@@ -226,33 +226,37 @@ impl Ground {
 mod tests {
     use super::*;
 
-    fn ground(foreign: f64, waited: f64) -> Ground {
-        Ground {
+    fn a_load(foreign: f64, waited: f64) -> MachineLoad {
+        MachineLoad {
             cores: 2,
             foreign: Some(foreign),
             waited: Some(waited),
             steal: Some(0.0),
-            ..Ground::default()
+            ..MachineLoad::default()
         }
     }
 
     #[test]
     fn waiting_for_others_disturbs_and_neither_alone_does() {
-        assert_eq!(of_processor(&Ground::default()), [], "nothing is known");
-        assert_eq!(of_processor(&ground(0.05, 0.0)), [], "a daemon");
-        assert_eq!(of_processor(&ground(0.02, 1.5)), [], "its own threads");
         assert_eq!(
-            of_processor(&ground(0.4, 0.0)),
+            of_processor(&MachineLoad::default()),
+            [],
+            "nothing is known"
+        );
+        assert_eq!(of_processor(&a_load(0.05, 0.0)), [], "a daemon");
+        assert_eq!(of_processor(&a_load(0.02, 1.5)), [], "its own threads");
+        assert_eq!(
+            of_processor(&a_load(0.4, 0.0)),
             [],
             "on a core that was free"
         );
-        let disturbances = of_processor(&ground(1.06, 0.9));
+        let disturbances = of_processor(&a_load(1.06, 0.9));
         assert_eq!(describe(&disturbances), "foreign load 1.1 of 2 cores");
-        assert!(!of_processor(&ground(0.2, 0.1)).is_empty());
+        assert!(!of_processor(&a_load(0.2, 0.1)).is_empty());
         // One busy loop beside sixty-four threads: each call waits for one of them.
-        let many = |foreign, waited| Ground {
+        let many = |foreign, waited| MachineLoad {
             cores: 64,
-            ..ground(foreign, waited)
+            ..a_load(foreign, waited)
         };
         assert!(!of_processor(&many(0.6, 0.4)).is_empty());
         assert_eq!(of_processor(&many(8.0, 0.0)), [], "beside, on free cores");
@@ -261,12 +265,12 @@ mod tests {
 
     #[test]
     fn a_wait_that_is_not_told_counts_as_one() {
-        let mut ground = ground(0.3, 0.0);
-        assert_eq!(of_processor(&ground), []);
-        ground.waited = None;
-        assert!(!of_processor(&ground).is_empty());
-        ground.foreign = Some(0.05);
-        assert_eq!(of_processor(&ground), [], "a daemon");
+        let mut load = a_load(0.3, 0.0);
+        assert_eq!(of_processor(&load), []);
+        load.waited = None;
+        assert!(!of_processor(&load).is_empty());
+        load.foreign = Some(0.05);
+        assert_eq!(of_processor(&load), [], "a daemon");
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub struct RunHeader {
     pub peaks: BTreeMap<String, Peak>,
     /// Present where it was measured in turn with another run, invocation by invocation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub turn: Option<Turn>,
+    pub pairing: Option<Pairing>,
     /// Present where a part of the suite was measured, whose other parts are other runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Shard>,
@@ -72,18 +72,18 @@ pub struct RunHeader {
 }
 
 impl RunHeader {
-    /// The variants that stand in for those of `head`, where the two were measured in turn.
+    /// The variants that are compared with another of `head`'s, where the two were measured in turn.
     pub fn stands_in_for(&self, head: &RunHeader) -> Option<&BTreeMap<VariantId, VariantId>> {
-        let turn = self.turn.as_ref().filter(|_| in_turn(self, head));
-        turn.map(|turn| &turn.stands_in)
+        let pairing = self.pairing.as_ref().filter(|_| in_turn(self, head));
+        pairing.map(|pairing| &pairing.counterparts)
     }
 
     /// The name that a case of this run has in `head`, with which it was measured in turn.
     pub fn named_in(&self, head: &RunHeader, id: &CaseId) -> CaseId {
-        let (Some(stands_in), Ok(case)) = (self.stands_in_for(head), id.case()) else {
+        let (Some(counterparts), Ok(case)) = (self.stands_in_for(head), id.case()) else {
             return id.clone();
         };
-        match stands_in.get(&case.variant) {
+        match counterparts.get(&case.variant) {
             None => id.clone(),
             Some(variant) => {
                 let variant = variant.clone();
@@ -101,16 +101,16 @@ impl RunHeader {
 /// take turns. No day and no machine lies between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-pub struct Turn {
+pub struct Pairing {
     /// The id that only these two runs share.
     pub pair: String,
     /// Which of the two this is.
-    pub side: TurnSide,
+    pub side: PairSide,
     /// The version on this side, as it was asked for: `pypi:jax==0.5.0`.
-    pub of: Vec<String>,
-    /// Variants that stand in for those of the other side, each with whom it stands in for.
+    pub version: Vec<String>,
+    /// Variants that are compared with another of the other side, each with that one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub stands_in: BTreeMap<VariantId, VariantId>,
+    pub counterparts: BTreeMap<VariantId, VariantId>,
     /// Cases that the suite of this side's revision has and the other side's does not. They are
     /// not measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -131,7 +131,7 @@ pub struct Turn {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
-pub enum TurnSide {
+pub enum PairSide {
     /// The older side.
     Base,
     /// The newer side.
@@ -141,7 +141,7 @@ pub enum TurnSide {
 
 /// True for two runs that were measured in turn with each other.
 pub fn in_turn(base: &RunHeader, head: &RunHeader) -> bool {
-    let sides = (base.turn.as_ref(), head.turn.as_ref());
+    let sides = (base.pairing.as_ref(), head.pairing.as_ref());
     matches!(sides, (Some(base), Some(head)) if base.pair == head.pair && base.side != head.side)
 }
 

@@ -27,7 +27,7 @@ use crate::output::{Draft, OutputError};
 use crate::suite::{FILE_NAME_RULE, names_a_file};
 
 /// Version of the file formats in `docs/FORMAT.md`.
-pub const SCHEMA_VERSION: u32 = 3;
+pub const SCHEMA_VERSION: u32 = 4;
 
 /// Version of the way times are taken. Times of different methods are never
 /// compared.

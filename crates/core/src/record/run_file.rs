@@ -13,7 +13,9 @@ use serde::Serialize;
 
 pub use read::{each, entries, header_of, read, started};
 
-use super::types::{BaseId, Entry, Git, Limited, Owed, Run, RunEnd, RunHeader, short_revision};
+use super::types::{
+    BaseId, Entry, Git, Limited, OpenCases, Run, RunEnd, RunHeader, short_revision,
+};
 use super::{RecordError, line};
 use regatta_worker::attention::CaseId;
 
@@ -27,7 +29,7 @@ pub const RUN_FILE: &str = "run.jsonl";
 enum RunLine {
     Run(Box<RunHeader>),
     Entry(Box<Entry>),
-    Owed(Owed),
+    Open(OpenCases),
     Limited(Limited),
     End(RunEnd),
 }
@@ -51,7 +53,7 @@ pub struct RunWriter {
     /// The entries that the file had when it was opened.
     pub done: BTreeSet<(u32, CaseId)>,
     /// Further invocations that it owes, where that was decided before it was stopped.
-    pub owed: Vec<Owed>,
+    pub open: Vec<OpenCases>,
 }
 
 /// The fate of the file that was there before.
@@ -142,7 +144,7 @@ impl RunWriter {
             written,
             key,
             done: done_in(&run),
-            owed: run.owed,
+            open: run.open,
         };
         Ok((writer, before))
     }
@@ -162,9 +164,9 @@ impl RunWriter {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn owe(&mut self, owed: Owed) -> Result<(), RecordError> {
-        self.write(&RunLine::Owed(owed.clone()))?;
-        self.owed.push(owed);
+    pub fn write_open(&mut self, open: OpenCases) -> Result<(), RecordError> {
+        self.write(&RunLine::Open(open.clone()))?;
+        self.open.push(open);
         Ok(())
     }
 
@@ -258,8 +260,8 @@ fn done_in(run: &Run) -> BTreeSet<(u32, CaseId)> {
 /// The text of a run's good lines.
 fn rewritten(run: &Run) -> Result<String, RecordError> {
     let mut text = line::write(&RunLine::Run(Box::new(run.header.clone())))?;
-    for owed in &run.owed {
-        text += &line::write(&RunLine::Owed(owed.clone()))?;
+    for open in &run.open {
+        text += &line::write(&RunLine::Open(open.clone()))?;
     }
     for entry in &run.entries {
         text += &line::write(&RunLine::Entry(Box::new(entry.clone())))?;
@@ -319,14 +321,14 @@ fn obstacles(run: &Run, now: &RunHeader, opening: &Opening) -> Vec<String> {
         let reason = "it was of another shard";
         reasons.push(reason.to_owned());
     }
-    match (run.owed.first(), &opening.base) {
-        (Some(owed), None) => reasons.push(format!(
+    match (run.open.first(), &opening.base) {
+        (Some(open), None) => reasons.push(format!(
             "more invocations were planned against `{}`: repeat the command that began it to resume it",
-            owed.base.name
+            open.base.name
         )),
-        (Some(owed), Some(base)) if owed.base != *base => reasons.push(format!(
+        (Some(open), Some(base)) if open.base != *base => reasons.push(format!(
             "more of it was asked for against `{}` as that was then",
-            owed.base.name
+            open.base.name
         )),
         _ => {}
     }
@@ -360,7 +362,7 @@ pub fn differences(then: &RunHeader, now: &RunHeader) -> Vec<String> {
         then.workers != now.workers,
         "the versions, packages or devices of its workers changed",
     );
-    differences.extend(turn(then, now));
+    differences.extend(pairing(then, now));
     differences.extend(git(then.git.as_ref(), now.git.as_ref()));
     match (&then.identity, &now.identity) {
         // A shard that was stopped may be resumed on another host of its cluster.
@@ -375,10 +377,14 @@ pub fn differences(then: &RunHeader, now: &RunHeader) -> Vec<String> {
 }
 
 /// The difference of the pairs, which may not change; the pair's own id is the older run's.
-fn turn(then: &RunHeader, now: &RunHeader) -> Option<String> {
+fn pairing(then: &RunHeader, now: &RunHeader) -> Option<String> {
     let sides = |header: &RunHeader| {
-        let turn = header.turn.as_ref()?;
-        Some((turn.side, turn.of.clone(), turn.stands_in.clone()))
+        let pairing = header.pairing.as_ref()?;
+        Some((
+            pairing.side,
+            pairing.version.clone(),
+            pairing.counterparts.clone(),
+        ))
     };
     (sides(then) != sides(now)).then(|| "it was measured beside something else".to_owned())
 }

@@ -55,8 +55,8 @@ impl Side {
     /// This side as a base of `head`: where the two were measured in turn, and a variant of it
     /// stands in for one of the head's, its cases go by the names of those.
     pub fn as_base_of(mut self, head: &RunHeader) -> Side {
-        let stands_in = self.header.stands_in_for(head);
-        if stands_in.is_none_or(BTreeMap::is_empty) {
+        let counterparts = self.header.stands_in_for(head);
+        if counterparts.is_none_or(BTreeMap::is_empty) {
             return self;
         }
         let renamed = |id: CaseId| self.header.named_in(head, &id);

@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 
 use super::side::{CaseRecord, is_time};
 use super::types::{
-    DeviceState, Entry, Ground, Measurement, Outcome, Owed, RunHeader, WorkerRecord,
+    DeviceState, Entry, MachineLoad, Measurement, OpenCases, Outcome, RunHeader, WorkerRecord,
 };
 use crate::machine::{Counters, Structure};
 use crate::suite::plan::Place;
@@ -52,7 +52,7 @@ impl Measurement {
             .or_else(|| errors("errors", self.errors.values()))
             .or_else(|| errors("errors_after", self.errors_after.values()))
             .or_else(|| samples.state.as_ref().and_then(of_state))
-            .or_else(|| self.ground.as_deref().and_then(Ground::objection))
+            .or_else(|| self.load.as_deref().and_then(MachineLoad::objection))
             .or_else(|| samples.peak_bytes?.objection(PEAK))
             .or_else(|| self.structure.as_ref().and_then(Structure::objection))
             .or_else(|| self.counters.as_deref().and_then(Counters::objection))
@@ -138,7 +138,7 @@ impl RunHeader {
     }
 }
 
-impl Owed {
+impl OpenCases {
     /// The impossible value in it, as a sentence; `plan` holds the cases.
     pub fn objection(&self, plan: &BTreeSet<&CaseId>) -> Option<String> {
         if self.fresh > MAX_INVOCATIONS {
@@ -305,9 +305,9 @@ mod tests {
                 "errors holds -5: a distance is never negative",
             ),
             (
-                "/ground",
+                "/load",
                 json!({ "window_ns": 1.0, "cores": 1, "foreign": -1.0 }),
-                "ground.foreign is -1: no machine shows it",
+                "load.foreign is -1: no machine shows it",
             ),
             (
                 "/samples/host_ns",

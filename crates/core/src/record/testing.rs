@@ -57,7 +57,7 @@ pub fn header() -> RunHeader {
         identity: None,
         built: BTreeMap::new(),
         peaks: BTreeMap::new(),
-        turn: None,
+        pairing: None,
         shard: None,
         hosts: Vec::new(),
     }

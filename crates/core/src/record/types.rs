@@ -11,7 +11,7 @@ use regatta_worker::attention::{CaseId, ParamValue};
 use regatta_worker::protocol::{Measured, Taken};
 use regatta_worker::units::Nanoseconds;
 
-pub use super::disturbance::{Disturbance, Ground};
+pub use super::disturbance::{Disturbance, MachineLoad};
 pub use super::header::{
     BaseId, Fingerprint, Git, How, Peak, RunHeader, Start, SuiteRecord, WorkerRecord,
     short_revision,
@@ -118,7 +118,7 @@ pub struct Measurement {
     pub first_call_disturbed: bool,
     /// The processor's load around the samples, of a worker that runs on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ground: Option<Box<Ground>>,
+    pub load: Option<Box<MachineLoad>>,
     /// The disturbances of these samples by other programs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disturbed: Vec<Disturbance>,
@@ -197,7 +197,7 @@ pub struct Judged {
 /// A batch of extra invocations that a gate still has to measure: decided once, from what was there before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-pub struct Owed {
+pub struct OpenCases {
     /// The base of the cases.
     pub base: BaseId,
     /// The cases of the batch, control cases included.
@@ -257,8 +257,8 @@ pub struct Run {
     pub header: RunHeader,
     /// Every case in every invocation, in the order measured.
     pub entries: Vec<Entry>,
-    /// Batches of extra invocations that a gate owes or owed, in their order.
-    pub owed: Vec<Owed>,
+    /// Batches of extra invocations of open cases, in their order.
+    pub open: Vec<OpenCases>,
     /// Present where a time limit ended it early.
     pub limited: Option<Limited>,
     /// Present when it was measured to its end.
@@ -273,7 +273,7 @@ impl Run {
         Run {
             header,
             entries: Vec::new(),
-            owed: Vec::new(),
+            open: Vec::new(),
             limited: None,
             end: None,
             damage: Vec::new(),

@@ -476,7 +476,7 @@ mod tests {
             headless.contains(":1: it is not the first line of a ledger"),
             "{headless}"
         );
-        let other = error(&whole.replace("\"schema\":3", "\"schema\":9"));
+        let other = error(&whole.replace("\"schema\":4", "\"schema\":9"));
         assert!(other.contains("its schema is 9"), "{other}");
         assert!(error("").contains(":1: "), "an empty file");
     }

@@ -23,7 +23,7 @@ use crate::workers::Processes;
 use regatta_core::output::{REPORT_FILES, check_writable};
 use regatta_core::record::RecordError;
 use regatta_core::record::header::{
-    Git, RunHeader, SUITE_BUILD, Shard, SuiteRecord, Turn, TurnSide, plan_checksum,
+    Git, PairSide, Pairing, RunHeader, SUITE_BUILD, Shard, SuiteRecord, plan_checksum,
 };
 use regatta_core::record::now;
 use regatta_core::record::run_file::{Before, Opening, RunWriter};
@@ -128,7 +128,7 @@ impl Arm {
         mut processes: Processes,
         request: &MeasureOptions,
         directory: PathBuf,
-        pair: Option<(Turn, Option<Roots>)>,
+        pair: Option<(Pairing, Option<Roots>)>,
         place: Option<Place>,
         (began, since): (Instant, Instant),
     ) -> Result<Arm, ExperimentError> {
@@ -165,7 +165,7 @@ impl Arm {
         let setting_up = Nanoseconds::from(since.elapsed());
         // A shard starts every worker of the suite: all shards are of one machine
         // and one code, whatever falls to them.
-        let (turn, roots) = pair.unzip();
+        let (pairing, roots) = pair.unzip();
         let cases = match place {
             Some(place) => shard_cases(&suite, place)?,
             None => suite.cases.clone(),
@@ -176,7 +176,7 @@ impl Arm {
         });
         let settings = &suite.settings;
         // In a paired run, don't reuse the preflight's process: the other side may be measured first.
-        let first = match &turn {
+        let first = match &pairing {
             None => {
                 let cases: Vec<_> = cases.iter().map(|case| (None, case.clone())).collect();
                 let first = blocks(&cases, [&BTreeSet::new(); 2], 0..1, settings.seed);
@@ -195,8 +195,8 @@ impl Arm {
             unmeasured,
             mut lacking,
         } = {
-            let side = turn.as_ref().map(|turn| turn.side);
-            let may_lack = side == Some(TurnSide::Base) && revision.is_some();
+            let side = pairing.as_ref().map(|pairing| pairing.side);
+            let may_lack = side == Some(PairSide::Base) && revision.is_some();
             preflight::check(&suite, &mut processes, &first, may_lack)?
         };
         for line in unmeasured.iter().map(|why| one_line(why)) {
@@ -212,12 +212,12 @@ impl Arm {
         lacking.extend(new);
         suite.cases = cases;
         suite.cases.retain(|case| !lacking.contains_key(&case.id()));
-        if let (Some(turn), Some(reason)) = (&turn, lacking.values().next()) {
+        if let (Some(pairing), Some(reason)) = (&pairing, lacking.values().next()) {
             request.listener.note(&format!(
                 "new: {} of {}, which {} lacks ({reason})",
                 lacking.len(),
                 counted(lacking.len() + suite.cases.len(), "case"),
-                turn.of.join(" ")
+                pairing.version.join(" ")
             ));
         }
         let mut built =
@@ -269,7 +269,7 @@ impl Arm {
             identity: Some(processes.identity()),
             built,
             peaks,
-            turn,
+            pairing,
             shard,
             hosts: Vec::new(),
         };
@@ -312,8 +312,8 @@ impl Arm {
 
     /// The label of its run: the versions that were asked for, or its folder.
     pub fn label(&self) -> String {
-        match &self.header.turn {
-            Some(turn) => turn.of.join(" "),
+        match &self.header.pairing {
+            Some(pairing) => pairing.version.join(" "),
             None => self.directory.display().to_string(),
         }
     }

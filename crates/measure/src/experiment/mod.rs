@@ -27,11 +27,11 @@ use crate::schedule::{self, Block, CasePair};
 use crate::session::{self, Observer};
 use crate::worker::at_once;
 use crate::workers::MAX_AHEAD;
-use regatta_core::record::header::TurnSide;
+use regatta_core::record::header::PairSide;
 use regatta_core::record::now;
 use regatta_core::record::run_file::{NO_RESUME, Opening, RunWriter};
 use regatta_core::record::side::Side;
-use regatta_core::record::types::{BaseId, Owed, Run, RunEnd};
+use regatta_core::record::types::{BaseId, OpenCases, Run, RunEnd};
 use regatta_core::suite::document::DocumentError;
 use regatta_core::suite::plan::Place;
 use regatta_core::suite::rules::Metric;
@@ -189,7 +189,7 @@ impl Experiment {
         Ok(self.conclude(files, evidence))
     }
 
-    /// Measures until everything is decided or the time limit ends: what was owed when the run
+    /// Measures until everything is decided or the time limit ends: what was open when the run
     /// was stopped first, then look after look.
     fn decide(&mut self, files: &mut RunFiles) -> Result<Evidence, ExperimentError> {
         let first = self.head.suite.settings.invocations;
@@ -211,7 +211,7 @@ impl Experiment {
             if limited {
                 return Ok(evidence);
             }
-            let taken = first + files.head.owed.last().map_or(0, |owed| owed.fresh);
+            let taken = first + files.head.open.last().map_or(0, |open| open.fresh);
             let Some(next) = judge::next(&evidence.judgement, taken, &self.deciding) else {
                 return Ok(evidence);
             };
@@ -238,7 +238,7 @@ impl Experiment {
                 return Ok(evidence);
             }
             self.head.say(format!("{open}; measuring {what} of each"));
-            self.owe(files, next.cases, next.invocations - first)?;
+            self.write_open(files, next.cases, next.invocations - first)?;
             let since = Instant::now();
             self.measure_owed(files)?;
             last = Some(since.elapsed() / more.max(1));
@@ -360,8 +360,8 @@ impl Experiment {
         };
         let mut laps = Laps::begin();
         let sides = [
-            (base.started(), TurnSide::Base),
-            (self.head.started(), TurnSide::Head),
+            (base.started(), PairSide::Base),
+            (self.head.started(), PairSide::Head),
         ];
         let starts = sides.map(|(processes, side)| {
             let counts = counts(side);
@@ -388,8 +388,8 @@ impl Experiment {
         };
         let running = block.lanes.iter().filter_map(|lane| {
             let (arm, file) = match lane.side {
-                TurnSide::Base => base.take()?,
-                TurnSide::Head => head.take()?,
+                PairSide::Base => base.take()?,
+                PairSide::Head => head.take()?,
             };
             Some(arm.running(lane, block.invocation, file))
         });
@@ -397,7 +397,7 @@ impl Experiment {
             .map_err(|error| ExperimentError::interrupted(what, error))?;
         for lane in &block.lanes {
             match (lane.side, &self.paired) {
-                (TurnSide::Base, Some(base)) => base.check_loaded(true)?,
+                (PairSide::Base, Some(base)) => base.check_loaded(true)?,
                 _ => self.head.check_loaded(true)?,
             }
         }
@@ -406,13 +406,13 @@ impl Experiment {
 
     /// Writes down that these cases are to have `fresh` invocations more than every case has,
     /// before any is measured: a stop then changes nothing about what is judged.
-    fn owe(
+    fn write_open(
         &self,
         files: &mut RunFiles,
         cases: Vec<CaseId>,
         fresh: u32,
     ) -> Result<(), ExperimentError> {
-        let owed = |cases| Owed {
+        let open = |cases| OpenCases {
             base: self.base_id(),
             cases,
             fresh,
@@ -423,23 +423,23 @@ impl Experiment {
             let beside = beside.filter_map(|(base, _)| Some(base.as_ref()?.id()));
             let beside: Vec<CaseId> = beside.collect();
             if !beside.is_empty() {
-                file.owe(owed(beside))
+                file.write_open(open(beside))
                     .map_err(ExperimentError::not_judged)?;
             }
         }
         files
             .head
-            .owe(owed(cases))
+            .write_open(open(cases))
             .map_err(ExperimentError::not_judged)
     }
 
     /// Measures the pending invocations that are not there yet.
     fn measure_owed(&mut self, files: &mut RunFiles) -> Result<(), ExperimentError> {
-        let Some(owed) = files.head.owed.last().cloned() else {
+        let Some(open) = files.head.open.last().cloned() else {
             return Ok(());
         };
         let first = self.head.suite.settings.invocations;
-        self.measure(files, Some(&owed.cases), first..first + owed.fresh)?;
+        self.measure(files, Some(&open.cases), first..first + open.fresh)?;
         Ok(())
     }
 
@@ -519,7 +519,7 @@ pub enum ExperimentError {
     #[error("{place}{error}")]
     Unusable {
         /// Which.
-        side: TurnSide,
+        side: PairSide,
         /// The side in words, where the error does not name it.
         place: String,
         /// Why.

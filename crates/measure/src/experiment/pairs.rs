@@ -15,7 +15,7 @@ use crate::versions::Spec;
 use crate::worker::at_once;
 use crate::workers::Processes;
 use regatta_core::record::baseline::Store;
-use regatta_core::record::header::{Turn, TurnSide};
+use regatta_core::record::header::{PairSide, Pairing};
 use regatta_core::record::now;
 use regatta_core::record::run_file::{Opening, going_on};
 use regatta_core::record::types::{BaseId, Run, short_revision};
@@ -78,7 +78,12 @@ impl Experiment {
     /// it.
     pub(super) fn opening_of_both(&self, base: &Arm, opening: Opening) -> Opening {
         let there = |arm: &Arm| going_on(&arm.directory, &arm.header, &opening);
-        let pair = |run: &Run| run.header.turn.as_ref().map(|turn| turn.pair.clone());
+        let pair = |run: &Run| {
+            run.header
+                .pairing
+                .as_ref()
+                .map(|pairing| pairing.pair.clone())
+        };
         let both = there(base).zip(there(&self.head));
         match both.filter(|(base, head)| pair(base) == pair(head)) {
             Some((base, head)) => Opening {
@@ -181,8 +186,8 @@ fn interleaved(
 ) -> Result<Experiment, ExperimentError> {
     let base_request = part.map_or(request, |part| &part.base_request);
     let base = Setup::make_base(base, base_request, demands);
-    let mut base = base.map_err(unusable(TurnSide::Base))?;
-    let mut head = Setup::make(head, request).map_err(unusable(TurnSide::Head))?;
+    let mut base = base.map_err(unusable(PairSide::Base))?;
+    let mut head = Setup::make(head, request).map_err(unusable(PairSide::Head))?;
     list_both(&mut base, &mut head, &request.filter)?;
     base.measure_as(&head.suite);
     base.share_calls(&head.suite)?;
@@ -197,7 +202,7 @@ fn interleaved(
             suite.cases.retain(|case| part.cases.contains(&case.id()));
         }
     }
-    let stands_in = keep_variants(&mut base, &mut head)?;
+    let counterparts = keep_variants(&mut base, &mut head)?;
     for suite in [&mut base.suite, &mut head.suite] {
         set_rules(suite, demands);
     }
@@ -213,11 +218,11 @@ fn interleaved(
             .each_ref()
             .map(|(folder, is_revision)| (folder.as_path(), *is_revision)),
     );
-    let processes = |setup: &Setup, side: TurnSide, name: &str| {
+    let processes = |setup: &Setup, side: PairSide, name: &str| {
         Arm::processes(setup, &folder.join(name)).map_err(unusable_worker(side, label(setup)))
     };
-    let mut base_processes = processes(&base, TurnSide::Base, "base")?;
-    let mut head_processes = processes(&head, TurnSide::Head, "head")?;
+    let mut base_processes = processes(&base, PairSide::Base, "base")?;
+    let mut head_processes = processes(&head, PairSide::Head, "head")?;
     // Both sides import their libraries at once, and make the contexts of their processes.
     base_processes.begin();
     head_processes.begin();
@@ -228,30 +233,30 @@ fn interleaved(
     }
     let starting = laps.end();
     let start =
-        |setup: Setup, processes, (side, roots), name: &str, stands_in: Option<_>, since| {
+        |setup: Setup, processes, (side, roots), name: &str, counterparts: Option<_>, since| {
             let (declared, suite_unread) = setup.declared.clone();
-            let turn = Turn {
+            let pairing = Pairing {
                 pair: pair.clone(),
                 side,
-                of: setup.asked.clone(),
-                stands_in: stands_in.into_iter().collect(),
+                version: setup.asked.clone(),
+                counterparts: counterparts.into_iter().collect(),
                 left_out: setup.left_out.clone(),
                 declared,
                 suite_unread,
                 cases: part.map(|part| part.of_cases),
             };
             // The time of making the versions counts for the time limit.
-            let (directory, pair) = (folder.join(name), Some((turn, roots)));
+            let (directory, pair) = (folder.join(name), Some((pairing, roots)));
             let wrong = unusable_worker(side, label(&setup));
             let times = (began, since);
             Arm::start(setup, processes, request, directory, pair, None, times).map_err(wrong)
         };
-    let side = (TurnSide::Base, base_roots);
-    let mut base = start(base, base_processes, side, "base", stands_in, began)?;
+    let side = (PairSide::Base, base_roots);
+    let mut base = start(base, base_processes, side, "base", counterparts, began)?;
     // The time of the command until now is counted for the base.
     base.spent.setting_up -= starting;
     base.spent.workers += starting;
-    let (side, since) = ((TurnSide::Head, head_roots), Instant::now());
+    let (side, since) = ((PairSide::Head, head_roots), Instant::now());
     let head = start(head, head_processes, side, "head", None, since)?;
     let cases = side_by_side(&base.suite, base_variant.as_ref(), &head.suite);
     if cases.iter().any(|(base, _)| base.is_none()) {
@@ -277,7 +282,7 @@ fn interleaved(
 /// Has both sides run their scripts to the end: at the same time, but for scripts on a GPU, which
 /// tune their kernels there.
 fn list_both(base: &mut Setup, head: &mut Setup, filter: &[String]) -> Result<(), ExperimentError> {
-    let sides = [TurnSide::Base, TurnSide::Head];
+    let sides = [PairSide::Base, PairSide::Head];
     let labels = [&*base, &*head].map(label);
     let wrong = |place: usize| unusable_worker(sides[place], labels[place].clone());
     let starts = [&*base, &*head].map(|side| move || side.start_scripts());
@@ -320,10 +325,10 @@ fn label(setup: &Setup) -> String {
 }
 
 /// An error of a side, after the side's name where it has none.
-fn unusable_worker(side: TurnSide, label: String) -> impl Fn(ExperimentError) -> ExperimentError {
+fn unusable_worker(side: PairSide, label: String) -> impl Fn(ExperimentError) -> ExperimentError {
     let place = match side {
-        TurnSide::Base => format!("the base ({label}): "),
-        TurnSide::Head => format!("the head ({label}): "),
+        PairSide::Base => format!("the base ({label}): "),
+        PairSide::Head => format!("the head ({label}): "),
     };
     move |error| ExperimentError::Unusable {
         side,
@@ -335,7 +340,7 @@ fn unusable_worker(side: TurnSide, label: String) -> impl Fn(ExperimentError) ->
     }
 }
 
-fn unusable(side: TurnSide) -> impl Fn(ExperimentError) -> ExperimentError {
+fn unusable(side: PairSide) -> impl Fn(ExperimentError) -> ExperimentError {
     move |error| ExperimentError::Unusable {
         side,
         place: String::new(),

@@ -41,7 +41,7 @@ pub fn rejudge(mut head: StoredRun, store: &Store) -> Result<Rejudged, Experimen
     if comparison.is_some() {
         head.side.label = label(&head.side).unwrap_or(name.clone());
     }
-    if let (Some(_), Some(comparison)) = (&head.side.header.turn, comparison) {
+    if let (Some(_), Some(comparison)) = (&head.side.header.pairing, comparison) {
         let base = beside(&comparison.join("base"), &head.side)?.ok_or_else(|| {
             ExperimentError::Usage(format!(
                 "{}: no base lies beside it that was measured in pairs with it; --base RUN compares it \
@@ -130,5 +130,5 @@ fn beside(folder: &Path, head: &Side) -> Result<Option<Side>, ExperimentError> {
 
 /// The versions that a side was asked for as.
 fn label(side: &Side) -> Option<String> {
-    Some(side.header.turn.as_ref()?.of.join(" "))
+    Some(side.header.pairing.as_ref()?.version.join(" "))
 }

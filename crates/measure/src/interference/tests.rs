@@ -68,14 +68,14 @@ fn foreign_is_what_the_cores_did_less_what_was_ours() {
     let mut now = after(12.0, 104.0, 52.0);
     // A thread that is new waited since it began.
     now.waited_ns = Some(BTreeMap::from([(7, 11.5e9), (8, 0.25e9)]));
-    let load = ground(&before, &began, &now);
+    let load = load_between(&before, &began, &now);
     let close = |a: Option<f64>, b: f64| a.is_some_and(|a| (a - b).abs() < 1e-9);
     assert_eq!(load.window_ns, Nanoseconds(2e9));
     for (load, expected) in [(load.foreign, 1.0), (load.steal, 0.1), (load.waited, 0.75)] {
         assert!(close(load, expected), "{load:?} {expected}");
     }
     // Rounding of ticks may leave less than nothing.
-    let load = ground(&before, &began, &after(12.0, 100.0, 52.0));
+    let load = load_between(&before, &began, &after(12.0, 100.0, 52.0));
     assert_eq!(load.foreign, Some(0.0));
 }
 
@@ -87,11 +87,11 @@ fn what_one_look_does_not_tell_is_unknown() {
         waited_ns: None,
         ..before.clone()
     };
-    let load = ground(&blind, &blind, &now);
+    let load = load_between(&blind, &blind, &now);
     assert_eq!((load.foreign, load.steal), (None, None));
     assert_eq!(load.waited, None);
     // No time passed.
-    assert_eq!(ground(&now, &now, &now), Ground::default());
+    assert_eq!(load_between(&now, &now, &now), MachineLoad::default());
 }
 
 #[test]
@@ -141,7 +141,7 @@ impl Watch for Fake {
 
 /// The load reported for the time between the last two of these looks, in milliseconds, and the
 /// rests that were taken for it.
-fn between(times: &[f64], others: fn(f64) -> f64) -> (Ground, Vec<Duration>) {
+fn between(times: &[f64], others: fn(f64) -> f64) -> (MachineLoad, Vec<Duration>) {
     let rests = Rc::default();
     let mut load = LoadLog::new(Some(Box::new(Fake {
         now: 0.0,
@@ -164,12 +164,12 @@ fn is_near(found: Option<f64>, wanted: f64) -> bool {
 #[test]
 fn short_samples_are_looked_at_with_the_time_before_them() {
     let busy = |at: f64| if at >= 1300.0 { 1.5 } else { 0.0 };
-    let (ground, rests) = between(&[0.0, 600.0, 1200.0, 1300.0, 1310.0], busy);
+    let (load, rests) = between(&[0.0, 600.0, 1200.0, 1300.0, 1310.0], busy);
     // Since 600: 1200 is too short before the end.
-    assert_eq!(ground.window_ns, Nanoseconds(710.0 * MS));
-    assert!(is_near(ground.foreign, 15.0 / 710.0), "{ground:?}");
+    assert_eq!(load.window_ns, Nanoseconds(710.0 * MS));
+    assert!(is_near(load.foreign, 15.0 / 710.0), "{load:?}");
     // The waits are of the samples alone.
-    assert!(is_near(ground.waited, 1.0), "{ground:?}");
+    assert!(is_near(load.waited, 1.0), "{load:?}");
     assert_eq!(rests, []);
 
     let (long, rests) = between(&[0.0, 1300.0, 2300.0], busy);
@@ -180,11 +180,11 @@ fn short_samples_are_looked_at_with_the_time_before_them() {
 
 #[test]
 fn the_first_case_is_looked_at_with_the_time_after_it() {
-    let (ground, rests) = between(&[100.0, 110.0], |at| if at < 110.0 { 1.5 } else { 0.5 });
+    let (load, rests) = between(&[100.0, 110.0], |at| if at < 110.0 { 1.5 } else { 0.5 });
     assert_eq!(rests, [Duration::from_millis(490)]);
-    assert_eq!(ground.window_ns, Nanoseconds(500.0 * MS));
-    assert!(is_near(ground.foreign, 0.52), "{ground:?}");
-    assert!(is_near(ground.waited, 1.0), "{ground:?}");
+    assert_eq!(load.window_ns, Nanoseconds(500.0 * MS));
+    assert!(is_near(load.foreign, 0.52), "{load:?}");
+    assert!(is_near(load.waited, 1.0), "{load:?}");
 }
 
 #[test]
@@ -209,10 +209,10 @@ fn a_first_call_is_disturbed_by_what_ran_beside_it() {
 #[test]
 fn a_processors_counters_speak_of_it_alone_and_a_gpus_state_of_that() {
     let loaded = Measurement {
-        ground: Some(Box::new(Ground {
+        load: Some(Box::new(MachineLoad {
             cores: 2,
             foreign: Some(1.5),
-            ..Ground::default()
+            ..MachineLoad::default()
         })),
         ..Measurement::default()
     };

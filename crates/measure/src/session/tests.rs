@@ -9,7 +9,7 @@ use super::*;
 use crate::interference::{CoreTimes, MachineCounters};
 use crate::schedule::Lane;
 use crate::testing::{self, variant};
-use regatta_core::record::header::TurnSide;
+use regatta_core::record::header::PairSide;
 use regatta_core::suite;
 use regatta_core::suite::rules::Metric;
 use regatta_worker::protocol::{
@@ -329,7 +329,7 @@ fn kept_on(answers: Answers, watch: Option<Box<dyn Watch>>) -> (Vec<Entry>, Log)
         log: log.clone(),
     };
     let lane = Lane {
-        side: TurnSide::Head,
+        side: PairSide::Head,
         worker: "mine".to_owned(),
         cases: suite.cases.iter().cloned().map(Some).collect(),
     };
@@ -618,7 +618,7 @@ fn ran_in_turns(each: [Vec<f64>; 2], crowded: bool) -> (Vec<String>, [Vec<Entry>
     let mut states = [None, None].map(SessionState::new);
     let mut spent = [TimeSpent::default(); 2];
     let entries = [(); 2].map(|()| Mutex::new(Vec::new()));
-    let lanes = [TurnSide::Base, TurnSide::Head].map(|side| Lane {
+    let lanes = [PairSide::Base, PairSide::Head].map(|side| Lane {
         side,
         worker: "mine".to_owned(),
         cases: suite.cases.iter().cloned().map(Some).collect(),

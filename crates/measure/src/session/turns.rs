@@ -17,7 +17,7 @@ use crate::laps::Laps;
 use crate::schedule::{Block, Lane};
 use crate::worker::{Conversation, WorkerError, at_once};
 use regatta_core::metric::{ratio_in_turns, turn_ratios};
-use regatta_core::record::header::TurnSide;
+use regatta_core::record::header::PairSide;
 use regatta_core::record::side::median;
 use regatta_core::record::types::{Compared, Entry, Fault, Measurement, Outcome, Start};
 use regatta_core::suite::rules::Metric;
@@ -206,8 +206,8 @@ fn prepare_all<'a, E>(lanes: &mut [Running<'_, E>], runs: &mut [Option<CaseRun<'
 fn compare_results<E>(pair: [(&mut Running<'_, E>, &mut CaseRun<'_>); 2], after_timing: bool) {
     let [one, other] = pair;
     let (base, head) = match one.0.lane.side {
-        TurnSide::Base => (one, other),
-        TurnSide::Head => (other, one),
+        PairSide::Base => (one, other),
+        PairSide::Head => (other, one),
     };
     let Some((operator, _)) = head.0.session.declared(head.1.case) else {
         return;
@@ -239,7 +239,7 @@ fn compare_results<E>(pair: [(&mut Running<'_, E>, &mut CaseRun<'_>); 2], after_
 /// Compares what a call of a script returned on both sides, where both have it ready: the base is
 /// the head's only reference.
 fn compare_calls<E>(lanes: &[Running<'_, E>], runs: &mut [Option<CaseRun<'_>>]) {
-    let ready = |side: TurnSide| {
+    let ready = |side: PairSide| {
         let mut places = (0..lanes.len()).filter(|&place| lanes[place].lane.side == side);
         places.find(|&place| {
             let run = runs[place].as_ref();
@@ -248,7 +248,7 @@ fn compare_calls<E>(lanes: &[Running<'_, E>], runs: &mut [Option<CaseRun<'_>>]) 
             })
         })
     };
-    let (Some(base), Some(head)) = (ready(TurnSide::Base), ready(TurnSide::Head)) else {
+    let (Some(base), Some(head)) = (ready(PairSide::Base), ready(PairSide::Head)) else {
         return;
     };
     let outputs = |place: usize| match runs[place].as_ref().map(|run| &run.stage) {
@@ -371,8 +371,8 @@ fn compare_turns<E>(pair: &mut [&mut (&mut Running<'_, E>, CaseRun<'_>)], turn: 
         return;
     };
     let (base, head) = match one.0.lane.side {
-        TurnSide::Base => (&one.1, &mut other.1),
-        TurnSide::Head => (&other.1, &mut one.1),
+        PairSide::Base => (&one.1, &mut other.1),
+        PairSide::Head => (&other.1, &mut one.1),
     };
     if let (Stage::Timed(_, base), Stage::Timed(_, head)) = (&base.stage, &mut head.stage) {
         let ratio = |metric| {

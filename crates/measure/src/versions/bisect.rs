@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::Version;
 use super::search::{BisectHistory, NextStep, RatioReading, Segment, Towards};
 use crate::experiment::{Experiment, ExperimentError, MeasureOptions};
-use regatta_core::record::header::TurnSide;
+use regatta_core::record::header::PairSide;
 use regatta_core::suite::rules::Metric;
 use regatta_core::text::{one_line, plain_name};
 use regatta_judge::judgement::{Judgement, MetricRow, Row, Word};
@@ -29,7 +29,7 @@ pub struct Tried {
     /// Packages of which the newer version has another release: `jaxlib 0.5.0 → 0.5.1`.
     pub moved: Vec<String>,
     /// The side that cannot be made, built or run, and why, in a line.
-    pub unusable: Option<(TurnSide, String)>,
+    pub unusable: Option<(PairSide, String)>,
 }
 
 /// One case of a comparison.
@@ -380,8 +380,8 @@ fn search<E>(
         };
         let tried = compare(low, high)?;
         let end = match &tried.unusable {
-            Some((TurnSide::Base, reason)) if low == 0 => Some((0, reason)),
-            Some((TurnSide::Head, reason)) if low == 0 && high == bad => Some((bad, reason)),
+            Some((PairSide::Base, reason)) if low == 0 => Some((0, reason)),
+            Some((PairSide::Head, reason)) if low == 0 && high == bad => Some((bad, reason)),
             _ => None,
         };
         if let Some((end, reason)) = end {
@@ -485,12 +485,12 @@ fn compare(
         Err(error) => {
             let (side, version, error) = match error {
                 ExperimentError::Unusable {
-                    side: side @ TurnSide::Base,
+                    side: side @ PairSide::Base,
                     error,
                     ..
                 } => (side, base, *error),
-                ExperimentError::Unusable { error, .. } => (TurnSide::Head, head, *error),
-                error => (TurnSide::Head, head, error),
+                ExperimentError::Unusable { error, .. } => (PairSide::Head, head, *error),
+                error => (PairSide::Head, head, error),
             };
             let message = one_line(&error.to_string());
             let reason = message.strip_prefix(&format!("{}: ", version.spec));

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::fixture::{fits, stands_alone};
-use regatta_core::record::header::TurnSide;
+use regatta_core::record::header::PairSide;
 use regatta_measure::versions::bisect::Stretch;
 use regatta_worker::units::Ratio;
 
@@ -44,7 +44,7 @@ fn tried(ratios: &[(usize, Option<f64>)]) -> Vec<Tried> {
         cases: ratio.map(of).into_iter().collect(),
         unusable: match ratio {
             Some(_) => None,
-            None => Some((TurnSide::Head, reason.to_owned())),
+            None => Some((PairSide::Head, reason.to_owned())),
         },
         ..Tried::default()
     });

@@ -20,7 +20,7 @@ const BATCH: usize = 512;
 fn read_line(text: &str) -> Result<RunLine, String> {
     match line::kind(text) {
         Some("entry") => line::read(text).map(RunLine::Entry),
-        Some("owed") => line::read(text).map(RunLine::Owed),
+        Some("open") => line::read(text).map(RunLine::Open),
         Some("limited") => line::read(text).map(RunLine::Limited),
         Some("end") => line::read(text).map(RunLine::End),
         Some("run") => line::read(text).map(RunLine::Run),
@@ -122,10 +122,10 @@ pub fn each(
                     look(&run, place, *entry);
                     Ok(())
                 }
-                RunLine::Owed(owed) => match owed.objection(&plan.cases()) {
+                RunLine::Open(open) => match open.objection(&plan.cases()) {
                     Some(objection) => Err(objection),
                     None => {
-                        run.owed.push(owed);
+                        run.open.push(open);
                         Ok(())
                     }
                 },

@@ -57,8 +57,8 @@ fn searched(times: &[(&str, f64)]) -> (Vec<Tried>, Ending, Vec<String>) {
             },
             moved: Vec::new(),
             unusable: match (before, after) {
-                (0.0, _) => unusable(TurnSide::Base, low),
-                (_, 0.0) => unusable(TurnSide::Head, high),
+                (0.0, _) => unusable(PairSide::Base, low),
+                (_, 0.0) => unusable(PairSide::Head, high),
                 _ => None,
             },
         })

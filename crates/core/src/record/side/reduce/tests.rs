@@ -6,7 +6,7 @@ use crate::metric::Metric;
 use crate::record::disturbance::Disturbance;
 use crate::record::run_file::{self, Opening, RunWriter};
 use crate::record::testing::header;
-use crate::record::types::{BaseId, Owed};
+use crate::record::types::{BaseId, OpenCases};
 use regatta_worker::attention::CaseId;
 use regatta_worker::protocol::Measured;
 use regatta_worker::units::{Bytes, Nanoseconds, numbers, quantities};
@@ -469,7 +469,7 @@ fn a_side_is_the_same_in_whatever_order_its_file_is() {
     }
     run.entries[10].outcome = died();
     run.entries[5].outcome = refused();
-    run.owed = vec![Owed {
+    run.open = vec![OpenCases {
         base: BaseId {
             name: "s".to_owned(),
             sum: String::new(),
@@ -485,7 +485,7 @@ fn a_side_is_the_same_in_whatever_order_its_file_is() {
     for entry in &run.entries {
         writer.append(entry).unwrap();
     }
-    writer.owe(run.owed[0].clone()).unwrap();
+    writer.write_open(run.open[0].clone()).unwrap();
     let path = writer.path();
     let mut text = std::fs::read_to_string(path).unwrap();
     let torn = text.lines().nth(5).unwrap()[..90].to_owned();
@@ -499,7 +499,7 @@ fn a_side_is_the_same_in_whatever_order_its_file_is() {
     assert_eq!(side.cases, ordered.cases);
     assert_eq!(side.damage.len(), 3, "{:?}", side.damage);
     let whole = run_file::read(path).unwrap();
-    assert_eq!((&whole.entries, &whole.owed), (&run.entries, &run.owed));
+    assert_eq!((&whole.entries, &whole.open), (&run.entries, &run.open));
     assert_eq!(
         read,
         Run {
