@@ -195,7 +195,9 @@ def test_a_workload_of_hugging_face_is_verified(
     assert names(path, "--kernel", "hub/relu@$RELU", "--benchmark", "large") == ["Relu.large"]
     with started(path, "--kernel", "hub/relu@v1") as worker:
         worker.ask("hello", protocol=1)
-        assert prepared(worker, base)["outputs"] == base["outputs"]
+        right = prepared(worker, base)
+        assert right["outputs"] == base["outputs"]
+        assert right["errors"]["out"]["relative_l2"] == 0
         wrong = prepared(worker, large)
     assert wrong["type"] == "failed"
     words = "bench.py:12: wrong result: out differs from the result of verify_large"

@@ -217,3 +217,60 @@ fn ten_of_ten_wrong_results_of_adopted_functions_are_refused() {
     assert_eq!(right, ["Rows.time_variance".to_owned()].into());
     assert_eq!(refused.len(), 10, "{refused:?}");
 }
+
+/// A benchmark class as Hugging Face has it, with stand-ins for its packages.
+#[test]
+fn a_benchmark_that_verifies_its_result_needs_no_base() {
+    let Some(python) = std::env::var_os("REGATTA_TEST_PYTHON") else {
+        return;
+    };
+    let place = Place::new();
+    for folder in ["kernels", "torch"] {
+        std::fs::create_dir(place.path().join(folder)).unwrap();
+    }
+    place.write(
+        "kernels/__init__.py",
+        "get_local_kernel = lambda path: None",
+    );
+    let base = "class Benchmark:\n    seed = None\n    def setup(self): self.x = self.out = None";
+    place.write("kernels/benchmark.py", base);
+    place.write(
+        "torch/__init__.py",
+        "from numpy import allclose\nTensor = type('T', (), {})",
+    );
+    let script = "
+import numpy as np
+import torch
+from kernels.benchmark import Benchmark
+
+class Twice(Benchmark):
+    def benchmark_small(self): self.out = 2 * np.arange(64.0)
+    def verify_small(self): return np.arange(64.0) * 2
+    def benchmark_wrong(self): self.out = 3 * np.arange(64.0)
+    verify_wrong = verify_small
+    def benchmark_alone(self): self.out = np.ones(8)
+";
+    place.write("bench.py", script);
+    let ran = |name: &str, code: i32| {
+        let words = ["run", "script:bench.py", "--invocations", "1", "--"];
+        let words = [&words[..], &["--benchmark", name]].concat();
+        let output = place
+            .regatta(&words)
+            .env("REGATTA_PYTHON", &python)
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{text}");
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let (right, wrong, alone) = (ran("small", 0), ran("wrong", 1), ran("alone", 0));
+    assert!(!right.contains("not checked"), "{right}");
+    assert!(
+        wrong.contains("out differs from the result of verify_wrong"),
+        "{wrong}"
+    );
+    assert!(
+        alone.contains("1 case whose results were not checked"),
+        "{alone}"
+    );
+}

@@ -13,9 +13,11 @@ use regatta_worker::operator::{Operator, Output, Tolerance};
 /// are attention's.
 pub(super) fn results(base: Option<&Side>, head: &Side) -> Option<String> {
     let cases = head.header.plan.iter().filter_map(|id| id.case().ok());
+    let paired = base.is_some_and(|base| in_turn(&base.header, &head.header));
+    // Each call of a script is checked or not, and counted by `conditions`.
+    let cases = cases.filter(|case| paired || !case.problem.is_call());
     let names = cases.filter_map(|case| Some(case.problem.declared()?.operator.clone()));
     let names: BTreeSet<String> = names.collect();
-    let paired = base.is_some_and(|base| in_turn(&base.header, &head.header));
     let each = names.iter().map(|name| {
         let operator = head.header.operators.get(name);
         match operator.and_then(|operator| operator.reference.as_ref()) {

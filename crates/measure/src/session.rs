@@ -274,7 +274,14 @@ impl Session<'_> {
             (Problem::Declared(_), Some(operands)) => verify::first_call(asked, &prepared)
                 .and_then(|()| self.check_declared(case, operands, asked.seed, false)),
         };
-        let errors = checked.map_err(Outcome::from)?;
+        let mut errors = checked.map_err(Outcome::from)?;
+        let is_call = case.problem.is_call();
+        if is_call {
+            // Those of a benchmark that has a reference of its own, as `verify_W` is.
+            let own = prepared.errors.iter();
+            errors.extend(own.filter_map(|(name, error)| Some((name.clone(), error.relative_l2?))));
+        }
+        let unchecked = is_call && errors.is_empty();
         Ok(Ready {
             variant,
             asked,
@@ -282,7 +289,7 @@ impl Session<'_> {
             prepared,
             errors,
             first_call_disturbed,
-            compared: case.problem.is_call().then(|| {
+            compared: unchecked.then(|| {
                 let reason = "no base is beside them; `compare`, or `gate` with --base, has one";
                 Compared::Nothing(reason.to_owned())
             }),

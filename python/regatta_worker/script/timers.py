@@ -42,8 +42,8 @@ class Timed:
     """The first call, where another is timed."""
     result: Callable[[Any], Any] = lambda returned: returned
     """The results that are compared, from what the first call returned."""
-    check: Call | None = None
-    """The benchmark's own check of the first call's results; raises `Failed`."""
+    check: Callable[[], dict[str, Any]] = dict
+    """The benchmark's own check of the first call's results: their errors; raises `Failed`."""
 
 
 Read = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Timed | None]

@@ -97,10 +97,7 @@ class ScriptCase:
         returned, about = first_call(self.once, self.wait)
         if self.timed.graph and self.torch:
             self.call = timing.captured(self.timed.call)[0]
-        results = self.timed.result(returned)
-        if self.timed.check:
-            self.timed.check()
-        return results, about
+        return self.timed.result(returned), about | {"errors": self.timed.check()}
 
     def measure(self, plan: Plan, gpu: device.NvidiaDevice | None) -> Message:
         """Samples of the call."""

@@ -91,7 +91,7 @@ class ScriptWorker:
             raised = places.raised_at(error, script.path)
             raise Failed(f"{case.place.where}: the call raised {raised}") from error
         found = outputs(returned)
-        return {"effective": {}, "errors": {}, "probes": {}, "outputs": found} | about
+        return {"effective": {}, "probes": {}, "outputs": found} | about
 
     def _no_memory(self, error: Exception) -> bool:
         torch: Any = sys.modules.get("torch")

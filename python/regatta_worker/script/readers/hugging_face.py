@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import math
 import os
 import random
 import sys
@@ -20,6 +21,7 @@ from typing import Any
 from regatta_worker.protocol.channel import Failed
 from regatta_worker.script.places import Place, plain
 from regatta_worker.script.readers import Benchmark, chosen, location, options, raised
+from regatta_worker.script.results import outputs
 from regatta_worker.script.timers import Timed
 
 BEGIN = "benchmark_"
@@ -88,13 +90,18 @@ def _opened(each: Any, workload: str, kernel: Any, where: str) -> Iterator[Timed
             advice = f"{each.__name__} has no setup and no setup_{workload}"
             raise raised(f"{BEGIN}{workload}", where, error, advice) from error
 
-    def check() -> None:
+    def check() -> dict[str, Any]:
         verify: Any = getattr(instance, f"verify_{workload}", None)
-        if verify and torch and not torch.allclose(instance.out, verify(), atol=1e-2):
+        if verify is None or torch is None:
+            return {}
+        expected = verify()
+        if not torch.allclose(instance.out, expected, atol=1e-2):
             raise Failed(
                 f"{where}: wrong result: out differs from the result of verify_{workload} (by "
                 f"torch.allclose with atol=1e-2, as `kernels benchmark` compares them)"
             )
+        values, right = (outputs(each)[0]["values"] for each in (instance.out, expected))
+        return {"out": {"relative_l2": math.dist(values, right) / (math.hypot(*right) or 1)}}
 
     yield Timed(function, workload, first=first, result=lambda _: instance.out, check=check)
 
