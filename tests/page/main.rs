@@ -175,7 +175,7 @@ mod nightly {
     #[ignore = "nightly: needs Chromium and axe-core"]
     fn runs_of_a_gpu() {
         let browser = Browser::found();
-        for name in ["xformers-0.0.26", "providers", "roofline", "compare-fla"] {
+        for name in ["xformers-0.0.26", "providers", "compare-fla"] {
             let folder = tempfile::tempdir().unwrap();
             let page = sample(folder.path(), name);
             for dark in [false, true] {
@@ -183,6 +183,26 @@ mod nightly {
                     holds(name, &probe);
                     accessible(name, &probe);
                 }
+            }
+        }
+    }
+
+    #[test]
+    #[ignore = "nightly: needs Chromium and axe-core"]
+    fn a_history() {
+        let folder = tempfile::tempdir().unwrap();
+        let history = folder.path().join("history/jax-nights");
+        std::fs::create_dir_all(&history).unwrap();
+        let name = "reports/samples/history-jax/amd-epyc-2c.jsonl";
+        let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+        std::fs::copy(kept, history.join("amd-epyc-2c.jsonl")).unwrap();
+        let page = page(folder.path(), &["history", "--since", "2020-01-01"]);
+        for dark in [false, true] {
+            for probe in Browser::found().asks(&page, &WIDTHS, Ask { dark, axe: true }) {
+                let wide = probe.json["overflow"]["scrollWidth"].as_u64().unwrap();
+                assert!(wide <= u64::from(probe.width), "{}", probe.text);
+                assert_eq!(probe.json["errors"], json!([]), "{}", probe.text);
+                accessible("a history", &probe);
             }
         }
     }
