@@ -55,7 +55,7 @@ pub struct SessionState {
     /// The time that each case took so far.
     taken: BTreeMap<CaseId, Nanoseconds>,
     /// The shortest time of a call of each case by the harness's clock.
-    shortest: BTreeMap<CaseId, outside_clock::Span>,
+    shortest: BTreeMap<CaseId, outside_clock::CallTime>,
     /// True once two workers could not be up at the same time.
     one_at_a_time: bool,
     /// Cores that this process may use.

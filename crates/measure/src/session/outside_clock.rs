@@ -150,14 +150,16 @@ impl Session<'_> {
             ..request
         };
         // A request that other programs delay takes longer, and none takes less than its calls.
-        let mut shorten = |session: &Self, request, shortest: &mut Span| -> Result<(), CaseEnd> {
-            *shortest = shortest.shorter(session.span(worker, request)?.unwrap_or(Span::MAX));
-            Ok(())
-        };
+        let mut shorten =
+            |session: &Self, request, shortest: &mut CallTime| -> Result<(), CaseEnd> {
+                *shortest =
+                    shortest.shorter(session.span(worker, request)?.unwrap_or(CallTime::MAX));
+                Ok(())
+            };
         let mut of_calls = first;
-        let (mut of_none, mut of_changes) = (Span::MAX, Span::MAX);
+        let (mut of_none, mut of_changes) = (CallTime::MAX, CallTime::MAX);
         of_none.wall_ns = MAX_REQUEST_NS;
-        let (mut shortest, began) = (Span::MAX, Instant::now());
+        let (mut shortest, began) = (CallTime::MAX, Instant::now());
         let mut attempts = 0;
         let is_bounded = loop {
             if attempts == ATTEMPTS || began.elapsed() >= MAX_TIME {
@@ -239,7 +241,7 @@ impl Session<'_> {
         &self,
         worker: &mut dyn Conversation,
         request: &mut Repeat,
-    ) -> Result<Option<Span>, CaseEnd> {
+    ) -> Result<Option<CallTime>, CaseEnd> {
         loop {
             let span = self.span(worker, *request)?;
             if span.is_none_or(|span| span.wall_ns >= MIN_SPAN_NS) || request.calls >= MAX_CALLS {
@@ -255,7 +257,7 @@ impl Session<'_> {
         &self,
         worker: &mut dyn Conversation,
         request: Repeat,
-    ) -> Result<Option<Span>, CaseEnd> {
+    ) -> Result<Option<CallTime>, CaseEnd> {
         let process = worker.process();
         let waits = || {
             let worker = process.map(|process| times(&format!("/proc/{process}")).waited);
@@ -280,7 +282,7 @@ impl Session<'_> {
         }
         let excused = waited.saturating_sub(on_others);
         let ns = |time: Duration| time.as_nanos() as f64;
-        Ok(reply.map(|_| Span {
+        Ok(reply.map(|_| CallTime {
             wall_ns: ns(wall.saturating_sub(excused)),
             busiest_ns: ns(busiest),
             on_others_ns: ns(on_others),
@@ -311,7 +313,7 @@ struct Claim {
 
 impl Claim {
     /// True if calls that take this much may have given these samples.
-    fn is_possible(&self, span: Span, disturbed: bool) -> bool {
+    fn is_possible(&self, span: CallTime, disturbed: bool) -> bool {
         let longest = |margin: f64| margin * self.device_ns + LOOP_NS;
         if span.wall_ns <= longest(MARGIN) || !disturbed {
             return span.wall_ns <= longest(MARGIN);
@@ -326,7 +328,7 @@ impl Claim {
 
 /// The time of a request, or of each of its calls.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Span {
+pub(super) struct CallTime {
     /// By the harness's clock, without the time in which the worker's main thread, or one of the
     /// harness's, was ready and had no core.
     pub(super) wall_ns: f64,
@@ -337,24 +339,24 @@ pub(super) struct Span {
     pub(super) on_others_ns: f64,
 }
 
-impl Span {
-    const MAX: Span = Span {
+impl CallTime {
+    const MAX: CallTime = CallTime {
         wall_ns: f64::MAX,
         busiest_ns: f64::MAX,
         on_others_ns: 0.0,
     };
 
     /// The shorter times of two, and the most that other threads computed in either.
-    fn shorter(self, other: Span) -> Span {
-        Span {
+    fn shorter(self, other: CallTime) -> CallTime {
+        CallTime {
             wall_ns: self.wall_ns.min(other.wall_ns),
             busiest_ns: self.busiest_ns.min(other.busiest_ns),
             on_others_ns: self.on_others_ns.max(other.on_others_ns),
         }
     }
 
-    fn less(self, wall_ns: f64, busiest_ns: f64) -> Span {
-        Span {
+    fn less(self, wall_ns: f64, busiest_ns: f64) -> CallTime {
+        CallTime {
             wall_ns: (self.wall_ns - wall_ns).max(0.0),
             busiest_ns: (self.busiest_ns - busiest_ns).max(0.0),
             ..self
@@ -362,8 +364,8 @@ impl Span {
     }
 
     /// The part of one call.
-    fn per_call(self, calls: f64) -> Span {
-        Span {
+    fn per_call(self, calls: f64) -> CallTime {
+        CallTime {
             wall_ns: self.wall_ns / calls,
             busiest_ns: self.busiest_ns / calls,
             on_others_ns: self.on_others_ns / calls,
@@ -513,19 +515,19 @@ mod tests {
             one_thread: true,
             is_cpu: true,
         };
-        let span = Span {
+        let span = CallTime {
             wall_ns: 1.96e6,
             busiest_ns: 0.9e6,
             on_others_ns: 0.5e6,
         };
         assert!(claim.is_possible(span, true));
         assert!(!claim.is_possible(span, false));
-        let busier = Span {
+        let busier = CallTime {
             busiest_ns: 1.9e6,
             ..span
         };
         assert!(!claim.is_possible(busier, true));
-        let alone = Span {
+        let alone = CallTime {
             on_others_ns: 0.0,
             ..span
         };

@@ -210,7 +210,7 @@ fn bound_by(
     let (mut state, mut spent) = (SessionState::new(None), TimeSpent::default());
     let case = &suite.cases[0];
     if let Some(before) = before {
-        let shortest = outside_clock::Span {
+        let shortest = outside_clock::CallTime {
             wall_ns: before.as_nanos() as f64,
             busiest_ns: before.as_nanos() as f64,
             on_others_ns: 0.0,

@@ -128,7 +128,7 @@ impl Read for OneSender {
 /// Reads reply lines of a worker, all of one process, whose number is the second value.
 pub(super) fn read_replies(
     socket: UnixStream,
-    listener: Option<Listener>,
+    listener: Option<SocketListener>,
 ) -> (Receiver<io::Result<String>>, Arc<AtomicI32>) {
     let sender = Arc::new(AtomicI32::new(0));
     let known = Arc::clone(&sender);
@@ -171,7 +171,7 @@ impl Socket {
 }
 
 /// Waits for a worker to connect.
-pub(super) struct Listener {
+pub(super) struct SocketListener {
     pub(super) socket: Socket,
     /// Reads the requests that are written for descriptor 3.
     pub(super) requests: OwnedFd,
@@ -179,7 +179,7 @@ pub(super) struct Listener {
     pub(super) process: u32,
 }
 
-impl Listener {
+impl SocketListener {
     /// The channel that the worker uses first: the end of descriptor 4, `replies`, or a connection.
     /// It can use no other afterwards. One that closed its descriptors may connect until it ends.
     fn first_used(self, replies: UnixStream) -> UnixStream {

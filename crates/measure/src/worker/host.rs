@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use super::channel::{self, Listener, WorkerLog, write_lines};
+use super::channel::{self, SocketListener, WorkerLog, write_lines};
 use super::forks::Forks;
 use super::program::{Program, Started, ended, why};
 use super::protocol::{
@@ -119,7 +119,7 @@ impl WorkerProcess {
         let (replies, reply_end) = channel::replies().map_err(no_channel)?;
         let requests = request_read.try_clone().map_err(no_channel)?;
         let program = start([request_read.into(), reply_end], &output).map_err(error)?;
-        let listener = socket.map(|socket| Listener {
+        let listener = socket.map(|socket| SocketListener {
             socket,
             requests: requests.into(),
             process: program.pid(),

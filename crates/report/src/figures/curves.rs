@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::line_plot::LineKind;
+use super::line_plot::PlotLineKind;
 use super::slice::{Slice, variant};
-use super::{Figure, Line, LinePlot, Unit};
+use super::{AxisUnit, Figure, LinePlot, PlotLine};
 use crate::Report;
 use crate::device::{intensity, reached};
 use regatta_judge::judgement::Row;
@@ -42,7 +42,7 @@ fn fastest<'a>(slice: &Slice<'a>) -> Vec<(f64, &'a str, f64)> {
 }
 
 /// The plot of a slice: the values that are its labels, and no line yet.
-fn plot(slice: &Slice, fastest: &[(f64, &str, f64)], unit: Unit) -> LinePlot {
+fn plot(slice: &Slice, fastest: &[(f64, &str, f64)], unit: AxisUnit) -> LinePlot {
     LinePlot {
         across: slice.axis.clone(),
         labels: fastest
@@ -82,29 +82,29 @@ pub(super) fn times(slice: &Slice) -> Option<Figure> {
         _ if since.0 == last => format!("{best} is fastest at {axis} {last}"),
         _ => format!("{best} is fastest from {axis} {} on", since.0),
     };
-    let mut plot = plot(slice, &fastest, Unit::Time);
+    let mut plot = plot(slice, &fastest, AxisUnit::Time);
     let mut compared = "";
     for (place, (name, points)) in slice.lines.iter().take(MAX_LINES).enumerate() {
         let line = |kind, read: &dyn Fn(&Row) -> Option<f64>| {
             let points = points.iter();
             let points = points.filter_map(|(at, row)| Some((*at, read(row)?, row.case.0.clone())));
-            Line {
+            PlotLine {
                 name: String::new(),
                 ink: colour(place),
                 points: points.collect(),
                 kind,
             }
         };
-        let base = line(LineKind::Dashed, &|row| {
+        let base = line(PlotLineKind::Dashed, &|row| {
             Some(row.base.as_ref()?.median_ns.0)
         });
         if !base.points.is_empty() {
             compared = ", the base dashed";
             plot.lines.push(base);
         }
-        plot.lines.push(Line {
+        plot.lines.push(PlotLine {
             name: (*name).to_owned(),
-            ..line(LineKind::Dotted, &|row| Some(head(row)))
+            ..line(PlotLineKind::Dotted, &|row| Some(head(row)))
         });
     }
     let about = about(slice, "Time of a call") + compared;
@@ -118,7 +118,7 @@ pub(super) fn ratios(slice: &Slice) -> Option<Figure> {
     let fastest = fastest(slice);
     let (last, best, _) = *fastest.last()?;
     let reference = &slice.lines[best];
-    let mut plot = plot(slice, &fastest, Unit::Factor);
+    let mut plot = plot(slice, &fastest, AxisUnit::Factor);
     let mut at_last: Vec<(f64, &str)> = Vec::new();
     for (place, (name, points)) in slice.lines.iter().take(MAX_LINES).enumerate() {
         let points = points.iter().filter_map(|(at, row)| {
@@ -129,11 +129,11 @@ pub(super) fn ratios(slice: &Slice) -> Option<Figure> {
             }
             Some((*at, ratio, row.case.0.clone()))
         });
-        plot.lines.push(Line {
+        plot.lines.push(PlotLine {
             name: (*name).to_owned(),
             ink: colour(place),
             points: points.collect(),
-            kind: LineKind::Dotted,
+            kind: PlotLineKind::Dotted,
         });
     }
     at_last.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -158,7 +158,7 @@ pub(super) fn ratios(slice: &Slice) -> Option<Figure> {
 /// The rate of each case against its operations for each byte, under the roof that was measured.
 pub(super) fn roofline(report: &Report) -> Option<Figure> {
     let header = &report.head.header;
-    let mut lines: BTreeMap<&str, Line> = BTreeMap::new();
+    let mut lines: BTreeMap<&str, PlotLine> = BTreeMap::new();
     let mut roofs: Vec<(f64, f64, String)> = Vec::new();
     let mut best: Option<(f64, &Row)> = None;
     for row in &report.judgement.rows {
@@ -181,12 +181,14 @@ pub(super) fn roofline(report: &Report) -> Option<Figure> {
             best = Some((share, row));
         }
         let place = lines.len();
-        let line = lines.entry(variant(row)).or_insert_with_key(|name| Line {
-            name: (*name).to_owned(),
-            ink: colour(place),
-            points: Vec::new(),
-            kind: LineKind::Apart,
-        });
+        let line = lines
+            .entry(variant(row))
+            .or_insert_with_key(|name| PlotLine {
+                name: (*name).to_owned(),
+                ink: colour(place),
+                points: Vec::new(),
+                kind: PlotLineKind::Apart,
+            });
         let across = intensity(row, &header.operators);
         line.points
             .push((across, 1e12 * rate.0, row.case.0.clone()));
@@ -204,7 +206,7 @@ pub(super) fn roofline(report: &Report) -> Option<Figure> {
     let mut plot = LinePlot {
         across: "FLOP for each byte that any implementation must move".to_owned(),
         logarithmic: true,
-        unit: Unit::Flops,
+        unit: AxisUnit::Flops,
         tall: 420.0,
         ..LinePlot::default()
     };
@@ -212,11 +214,11 @@ pub(super) fn roofline(report: &Report) -> Option<Figure> {
         let corner = flops / bytes;
         let ends = [low.min(corner) / 2.0, corner, high.max(corner) * 1.5];
         let points = ends.map(|at| (at, flops.min(bytes * at), String::new()));
-        plot.lines.push(Line {
+        plot.lines.push(PlotLine {
             name: format!("{dtype} roof: {}FLOP/s", Rate(flops / 1e12)),
             ink: "muted",
             points: points.into(),
-            kind: LineKind::Bare,
+            kind: PlotLineKind::Bare,
         });
     }
     plot.lines.extend(lines.into_values().take(MAX_LINES));

@@ -23,14 +23,14 @@ const MAX_CASES: usize = 5;
 const MAX_SAMPLES: usize = 120;
 
 /// A case.
-struct Case {
+struct SampledCase {
     id: String,
     times: String,
-    sides: Vec<Side>,
+    sides: Vec<SideSamples>,
 }
 
 /// The times of a side in nanoseconds, a list an invocation.
-struct Side {
+struct SideSamples {
     name: &'static str,
     ink: &'static str,
     median: f64,
@@ -63,7 +63,7 @@ pub(super) fn figure(report: &Report, summary: &SortedRows) -> Result<Option<Fig
     };
     report.entries(Some(&wanted), |entry| add(&mut head, &entry.case, entry))?;
     report.base_entries(&wanted, |case, entry| add(&mut base, case, entry))?;
-    let cases: Vec<Case> = rows.iter().map(|row| case(row, &head, &base)).collect();
+    let cases: Vec<SampledCase> = rows.iter().map(|row| case(row, &head, &base)).collect();
     let title = match (&first.base, &first.head) {
         (Some(base), Some(head)) => {
             let apart = head.min_ns > base.max_ns || base.min_ns > head.max_ns;
@@ -93,7 +93,7 @@ fn spread(row: &Row) -> f64 {
 
 type Samples = BTreeMap<String, Vec<Vec<f64>>>;
 
-fn case(row: &Row, head: &Samples, base: &Samples) -> Case {
+fn case(row: &Row, head: &Samples, base: &Samples) -> SampledCase {
     let sides = [
         ("base", "base", &row.base, base),
         ("head", "head", &row.head, head),
@@ -111,7 +111,7 @@ fn case(row: &Row, head: &Samples, base: &Samples) -> Case {
                 .map(|ns| vec![ns])
                 .collect()
         };
-        Some(Side {
+        Some(SideSamples {
             name,
             ink,
             median: timing.median_ns.0,
@@ -122,7 +122,7 @@ fn case(row: &Row, head: &Samples, base: &Samples) -> Case {
             },
         })
     });
-    Case {
+    SampledCase {
         id: row.case.0.clone(),
         times: row.first_metric().map_or_else(
             || {
@@ -136,7 +136,7 @@ fn case(row: &Row, head: &Samples, base: &Samples) -> Case {
     }
 }
 
-fn draw(cases: &[Case], wide: f64) -> Sheet {
+fn draw(cases: &[SampledCase], wide: f64) -> Sheet {
     const LANE: f64 = 40.0;
     let mut sheet = Sheet::default();
     let left = 48.0;

@@ -17,7 +17,7 @@ use regatta_worker::units::{ARROW, Ratio, Share, counted};
 const MAX_CASES: usize = 40;
 
 /// A case.
-struct Case {
+struct ForestRow {
     id: String,
     ratio: f64,
     /// Both ends of its interval, where there are enough invocations for one.
@@ -45,7 +45,7 @@ pub(super) fn figure(report: &Report, summary: &SortedRows) -> Option<Figure> {
         let metric = row.metric(Metric::Device)?;
         let change = &metric.change;
         let drawn = |ratio: Ratio| ratio.is_finite().then(|| ratio.0.clamp(1e-3, 1e3));
-        Some(Case {
+        Some(ForestRow {
             id: row.case.0.clone(),
             ratio: drawn(change.ratio)?,
             interval: change.low.and_then(drawn).zip(change.high.and_then(drawn)),
@@ -59,7 +59,7 @@ pub(super) fn figure(report: &Report, summary: &SortedRows) -> Option<Figure> {
             times: metric.from_to(),
         })
     });
-    let mut cases: Vec<Case> = cases.collect();
+    let mut cases: Vec<ForestRow> = cases.collect();
     let all = cases.len();
     cases.truncate(MAX_CASES);
     if cases.is_empty() {
@@ -114,10 +114,10 @@ fn title(judgement: &Judgement, all: usize, threshold: f64) -> String {
     }
 }
 
-fn draw(cases: &[Case], threshold: f64, wide: f64) -> Sheet {
+fn draw(cases: &[ForestRow], threshold: f64, wide: f64) -> Sheet {
     let mut sheet = Sheet::default();
     let narrow = wide < 600.0;
-    let widest = |read: &dyn Fn(&Case) -> (&str, f64)| {
+    let widest = |read: &dyn Fn(&ForestRow) -> (&str, f64)| {
         let widths = cases.iter().map(|case| {
             let (text, size) = read(case);
             width(text, size, true)

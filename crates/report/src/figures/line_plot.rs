@@ -10,7 +10,7 @@ use regatta_worker::units::{Rate, Ratio};
 
 /// The quantity upwards.
 #[derive(Clone, Copy, Default)]
-pub(crate) enum Unit {
+pub(crate) enum AxisUnit {
     /// Nanoseconds.
     #[default]
     Time,
@@ -30,9 +30,9 @@ pub(crate) struct LinePlot {
     /// True where the values across are logarithmic too.
     pub logarithmic: bool,
     /// The quantity upwards.
-    pub unit: Unit,
+    pub unit: AxisUnit,
     /// The lines, of which several are named.
-    pub lines: Vec<Line>,
+    pub lines: Vec<PlotLine>,
     /// Values from end to end, the word beside each, and its colour.
     pub levels: Vec<(f64, &'static str, &'static str)>,
     /// The changes of level: the place, and the values before and after it.
@@ -45,18 +45,18 @@ pub(crate) struct LinePlot {
 
 /// A line.
 #[derive(Clone, Default)]
-pub(crate) struct Line {
+pub(crate) struct PlotLine {
     pub name: String,
     /// The colour, as the style sheet names it.
     pub ink: &'static str,
     /// Each value across with its value upwards; its name is what a pointer sees.
     pub points: Vec<(f64, f64, String)>,
-    pub kind: LineKind,
+    pub kind: PlotLineKind,
 }
 
 /// The way in which a line is drawn.
 #[derive(Clone, Copy, Default, PartialEq)]
-pub(crate) enum LineKind {
+pub(crate) enum PlotLineKind {
     /// A line with a dot at each point.
     #[default]
     Dotted,
@@ -80,10 +80,14 @@ impl LinePlot {
         let mut sheet = Sheet::default();
         let narrow = wide < 600.0;
         let named = self.lines.iter().filter(|line| !line.name.is_empty());
-        let named: Vec<&Line> = named.collect();
+        let named: Vec<&PlotLine> = named.collect();
         let mut top = if self.mark.is_some() { 40.0 } else { 12.0 };
         // Lines have their names at their ends where there is room; dots have a key.
-        let keyed = narrow || self.lines.iter().any(|line| line.kind == LineKind::Apart);
+        let keyed = narrow
+            || self
+                .lines
+                .iter()
+                .any(|line| line.kind == PlotLineKind::Apart);
         if narrow {
             key(&mut sheet, &named, (4.0, 10.0), wide);
             top += 18.0 * named.len() as f64;
@@ -161,7 +165,7 @@ impl LinePlot {
                 HPos::Left,
             );
         }
-        let mut ends: Vec<(At, &Line)> = Vec::new();
+        let mut ends: Vec<(At, &PlotLine)> = Vec::new();
         for line in &self.lines {
             let points = line
                 .points
@@ -172,18 +176,18 @@ impl LinePlot {
                 .iter()
                 .map(|(x, y, _)| (across.at(*x), up.at(*y)))
                 .collect();
-            let is_dotted = line.kind == LineKind::Apart || points.len() <= MAX_DOTTED;
+            let is_dotted = line.kind == PlotLineKind::Apart || points.len() <= MAX_DOTTED;
             let radius = match line.kind {
-                LineKind::Dotted => {
+                PlotLineKind::Dotted => {
                     sheet.line(places.clone(), 2.0, line.ink);
                     3.5
                 }
-                LineKind::Dashed => {
+                PlotLineKind::Dashed => {
                     sheet.dashed(&places, 1.5, line.ink);
                     2.5
                 }
-                LineKind::Apart => 4.0,
-                LineKind::Bare => {
+                PlotLineKind::Apart => 4.0,
+                PlotLineKind::Bare => {
                     sheet.line(places.clone(), 1.5, line.ink);
                     0.0
                 }
@@ -236,10 +240,10 @@ impl LinePlot {
 }
 
 /// Writes the name of each line beside its colour.
-fn key(sheet: &mut Sheet, lines: &[&Line], (x, y): At, right: f64) {
+fn key(sheet: &mut Sheet, lines: &[&PlotLine], (x, y): At, right: f64) {
     for (place, line) in lines.iter().enumerate() {
         let y = y + 18.0 * place as f64;
-        if line.kind == LineKind::Bare {
+        if line.kind == PlotLineKind::Bare {
             sheet.line([(x - 4.0, y), (x + 4.0, y)], 2.0, line.ink);
         } else {
             sheet.dot((x, y), 4.0, line.ink, String::new());
@@ -250,7 +254,7 @@ fn key(sheet: &mut Sheet, lines: &[&Line], (x, y): At, right: f64) {
 }
 
 /// Writes the names of lines beside their ends, none over another.
-fn name_ends(sheet: &mut Sheet, mut ends: Vec<(At, &Line)>, room: f64, bottom: f64) {
+fn name_ends(sheet: &mut Sheet, mut ends: Vec<(At, &PlotLine)>, room: f64, bottom: f64) {
     const LINE: f64 = 15.0;
     ends.sort_by(|a, b| a.0.1.total_cmp(&b.0.1));
     for place in 1..ends.len() {
@@ -270,13 +274,13 @@ fn name_ends(sheet: &mut Sheet, mut ends: Vec<(At, &Line)>, room: f64, bottom: f
     }
 }
 
-impl Unit {
+impl AxisUnit {
     /// Prints the values of an axis, and those beside it.
     fn labels(self, ticks: &[f64]) -> Box<dyn Fn(&f64) -> String> {
         match self {
-            Unit::Time => Box::new(time_labels(ticks)),
-            Unit::Flops => Box::new(|flops| format!("{}FLOP/s", Rate(flops / 1e12))),
-            Unit::Factor => Box::new(|factor| Ratio(*factor).factor()),
+            AxisUnit::Time => Box::new(time_labels(ticks)),
+            AxisUnit::Flops => Box::new(|flops| format!("{}FLOP/s", Rate(flops / 1e12))),
+            AxisUnit::Factor => Box::new(|factor| Ratio(*factor).factor()),
         }
     }
 }

@@ -19,7 +19,7 @@ const MAX: (usize, usize) = (10, 30);
 
 /// Times by variant and shape, the few of the two across.
 #[derive(Serialize)]
-pub(crate) struct Matrix {
+pub(crate) struct TimesMatrix {
     /// The finding.
     pub title: String,
     /// The parts that all shapes have in common.
@@ -64,9 +64,9 @@ fn shape(row: &Row) -> &str {
     row.case.0.split(':').nth(1).unwrap_or_default()
 }
 
-impl Matrix {
+impl TimesMatrix {
     /// The table; `None` where no shape has two variants.
-    pub(crate) fn new(report: &Report) -> Option<Matrix> {
+    pub(crate) fn new(report: &Report) -> Option<TimesMatrix> {
         let threshold = report.head.header.rules.policy.threshold.0;
         let time = |row: &Row| {
             row.head
@@ -155,7 +155,7 @@ impl Matrix {
         } else {
             (variants, names.into_iter().zip(grid).collect())
         };
-        Some(Matrix {
+        Some(TimesMatrix {
             title,
             about,
             heads,
@@ -165,7 +165,7 @@ impl Matrix {
     }
 
     /// The first rows, for a list of this length.
-    pub(crate) fn listed(mut self, lists: Lists) -> Matrix {
+    pub(crate) fn listed(mut self, lists: Lists) -> TimesMatrix {
         self.rest = lists.rest(self.rows.len());
         self.rows.truncate(lists.most);
         self

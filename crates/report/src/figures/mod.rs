@@ -10,8 +10,8 @@ mod paint;
 mod scale;
 mod slice;
 
-pub(crate) use line_plot::{Line, LinePlot, Unit};
-pub(crate) use matrix::Matrix;
+pub(crate) use line_plot::{AxisUnit, LinePlot, PlotLine};
+pub(crate) use matrix::TimesMatrix;
 pub(crate) use scale::is_drawable;
 
 use crate::summary::SortedRows;
@@ -140,7 +140,7 @@ pub fn of_run(report: &Report) -> Result<Vec<Figure>, RenderError> {
     let slice = Slice::new(&report.judgement.rows);
     let figures = [
         forest::figure(report, &summary),
-        Matrix::new(report).map(Matrix::figure),
+        TimesMatrix::new(report).map(TimesMatrix::figure),
         slice.as_ref().and_then(curves::times),
         slice.as_ref().and_then(curves::ratios),
         curves::roofline(report),
@@ -173,17 +173,17 @@ const ASIDE: Letters = Letters(12.0, "muted", false);
 #[derive(Default)]
 pub(crate) struct Sheet {
     pub height: f64,
-    marks: Vec<Mark>,
+    marks: Vec<InkedShape>,
 }
 
 /// A shape in a colour, named as in the style sheet, with a text for who points at it.
-struct Mark {
-    shape: Shape,
+struct InkedShape {
+    shape: Drawn,
     ink: &'static str,
     tip: String,
 }
 
-enum Shape {
+enum Drawn {
     Line(Vec<At>, f64),
     /// A filled polygon, and its opacity.
     Area(Vec<At>, f64),
@@ -193,12 +193,12 @@ enum Shape {
 }
 
 impl Sheet {
-    fn mark(&mut self, shape: Shape, ink: &'static str, tip: String) {
-        self.marks.push(Mark { shape, ink, tip });
+    fn mark(&mut self, shape: Drawn, ink: &'static str, tip: String) {
+        self.marks.push(InkedShape { shape, ink, tip });
     }
 
     pub(crate) fn line(&mut self, points: impl Into<Vec<At>>, width: f64, ink: &'static str) {
-        self.mark(Shape::Line(points.into(), width), ink, String::new());
+        self.mark(Drawn::Line(points.into(), width), ink, String::new());
     }
 
     /// A line of dashes, six pixels each.
@@ -225,17 +225,17 @@ impl Sheet {
     /// A rectangle of this opacity, from corner to corner.
     pub(crate) fn area(&mut self, from: At, to: At, opacity: f64, ink: &'static str) {
         let corners = vec![from, (to.0, from.1), to, (from.0, to.1)];
-        self.mark(Shape::Area(corners, opacity), ink, String::new());
+        self.mark(Drawn::Area(corners, opacity), ink, String::new());
     }
 
     pub(crate) fn dot(&mut self, at: At, radius: f64, ink: &'static str, tip: String) {
-        self.mark(Shape::Dot(at, radius), ink, tip);
+        self.mark(Drawn::Dot(at, radius), ink, tip);
     }
 
     /// A diamond, half as wide as this.
     pub(crate) fn diamond(&mut self, (x, y): At, half: f64, ink: &'static str, tip: String) {
         let corners = vec![(x, y - half), (x + half, y), (x, y + half), (x - half, y)];
-        self.mark(Shape::Area(corners, 1.0), ink, tip);
+        self.mark(Drawn::Area(corners, 1.0), ink, tip);
     }
 
     /// Text, its middle at the height of `at`.
@@ -243,7 +243,7 @@ impl Sheet {
         let text = crate::text::one_line(&text.into());
         let Letters(size, ink, bold) = letters;
         self.mark(
-            Shape::Text(at, text, size, anchor, bold),
+            Drawn::Text(at, text, size, anchor, bold),
             ink,
             String::new(),
         );
@@ -261,10 +261,10 @@ impl Sheet {
         let moved = |at: &mut At| *at = (at.0 + x, at.1 + y);
         for mut mark in other.marks {
             match &mut mark.shape {
-                Shape::Line(points, _) | Shape::Area(points, _) => {
+                Drawn::Line(points, _) | Drawn::Area(points, _) => {
                     points.iter_mut().for_each(moved)
                 }
-                Shape::Dot(at, _) | Shape::Text(at, ..) => moved(at),
+                Drawn::Dot(at, _) | Drawn::Text(at, ..) => moved(at),
             }
             self.marks.push(mark);
         }

@@ -7,7 +7,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{Pos, VPos};
 use plotters::style::{FontStyle, TextStyle, register_font};
 
-use super::{At, Shape, Sheet};
+use super::{At, Drawn, Sheet};
 use crate::RenderError;
 use crate::text::{escaped, one_line, shorten_middle};
 
@@ -100,18 +100,18 @@ fn paint<B: DrawingBackend>(
     for mark in &sheet.marks {
         let colour = colour(mark.ink);
         let done = match &mark.shape {
-            Shape::Line(points, width) => {
+            Drawn::Line(points, width) => {
                 let points: Vec<_> = points.iter().copied().map(place).collect();
                 backend.draw_path(points, &colour.stroke_width(fine(*width) as u32))
             }
-            Shape::Area(points, opacity) => {
+            Drawn::Area(points, opacity) => {
                 let points: Vec<_> = points.iter().copied().map(place).collect();
                 backend.fill_polygon(points, &colour.mix(*opacity))
             }
-            Shape::Dot(at, radius) => {
+            Drawn::Dot(at, radius) => {
                 backend.draw_circle(place(*at), fine(*radius) as u32, &colour, true)
             }
-            Shape::Text((x, y), text, size, anchor, bold) => {
+            Drawn::Text((x, y), text, size, anchor, bold) => {
                 let style = TextStyle {
                     font: font(FINE * size, *bold),
                     color: colour.to_backend_color(),
@@ -138,7 +138,7 @@ fn elements(
     let mut backend = SVGBackend::with_string(&mut drawn, size.into());
     paint(&mut backend, sheet, colour, 0.0)?;
     drop(backend);
-    let filled = |shape: &Shape| matches!(shape, Shape::Area(..) | Shape::Dot(..));
+    let filled = |shape: &Drawn| matches!(shape, Drawn::Area(..) | Drawn::Dot(..));
     let mut filled = sheet.marks.iter().filter(|mark| filled(&mark.shape));
     let mut out = String::new();
     // The backend writes a tag a line, its own `<svg>` first.

@@ -115,13 +115,13 @@ fn any_times_can_be_drawn() {
     for count in [0, 1, 7, 300] {
         let points = odd.into_iter().cycle().take(count).zip(0..);
         let plot = LinePlot {
-            lines: vec![Line {
+            lines: vec![PlotLine {
                 name: "<x>".to_owned(),
                 ink: "head",
                 points: points
                     .map(|(ns, at)| (f64::from(at), ns, format!("<{at}>")))
                     .collect(),
-                ..Line::default()
+                ..PlotLine::default()
             }],
             steps: vec![(2.5, 1.0, 2.0), (9.0, f64::NAN, 1.0)],
             levels: vec![(1e6, "allowed", "muted")],

@@ -3,7 +3,7 @@
 use super::{Shown, changed, day, tone};
 use crate::RenderError;
 use crate::document::{Block, Document, Table, TableRow, Tone};
-use crate::figures::{Figure, Line, LinePlot, Sheet};
+use crate::figures::{Figure, LinePlot, PlotLine, Sheet};
 use crate::judgement::Lists;
 use regatta_core::record::side::median;
 use regatta_judge::history::{Event, Series, Step};
@@ -105,10 +105,10 @@ fn trend(shown: &Shown, case: usize) -> Figure {
     let plot = LinePlot {
         labels: labels.map(|(at, _, day)| (*at, day.clone())).collect(),
         steps,
-        lines: vec![Line {
+        lines: vec![PlotLine {
             ink: "head",
             points,
-            ..Line::default()
+            ..PlotLine::default()
         }],
         tall: 200.0,
         ..LinePlot::default()

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::context::{LISTED, PageContext, WORST};
 use crate::RenderError;
 use crate::document::{Block, Tone};
-use crate::figures::{Figure, Line, LinePlot, is_drawable};
+use crate::figures::{Figure, LinePlot, PlotLine, is_drawable};
 use crate::judgement::expectations;
 use crate::summary::reproduce;
 use regatta_core::suite::rules::Metric;
@@ -137,13 +137,13 @@ fn dependence(context: &PageContext, result: &ExpectationResult) -> Option<Figur
         mark: auto
             .zip(became)
             .map(|(ns, value)| (value as f64, ns, format!("auto became {value}"))),
-        lines: vec![Line {
+        lines: vec![PlotLine {
             ink: "head",
             points: points
                 .into_iter()
                 .map(|(value, ns)| (value as f64, ns, format!("{parameter} {value}")))
                 .collect(),
-            ..Line::default()
+            ..PlotLine::default()
         }],
         tall: 270.0,
         ..LinePlot::default()

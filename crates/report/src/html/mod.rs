@@ -19,7 +19,7 @@ use self::context::{LIMITS, LISTED, PageContext, PageLimits, WORST, sign};
 use self::samples::plots;
 pub(crate) use self::samples::taken;
 use super::document::{Block, Document, ListItem, Table, Tone, cleaned};
-use super::figures::{self, Figure, Matrix};
+use super::figures::{self, Figure, TimesMatrix};
 use super::judgement::{Lists, list, verdict, verdicts};
 use super::summary::{RowList, reproduce};
 use super::text::{link_part, one_line};
@@ -140,7 +140,7 @@ fn page(context: &PageContext) -> Result<Value, RenderError> {
         data => data::document(context, &table),
         verdict => Serde(verdict),
         forest => forest,
-        matrix => Serde(Matrix::new(report).filter(|_| !compared).map(|matrix| matrix.listed(LISTED))),
+        matrix => Serde(TimesMatrix::new(report).filter(|_| !compared).map(|matrix| matrix.listed(LISTED))),
         curves => curves,
         description => one_line(&header.suite.description),
         notes => notes.map(|note| one_line(&note)).collect::<Vec<_>>(),
