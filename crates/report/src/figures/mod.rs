@@ -1,4 +1,4 @@
-//! Figures: each kind is one function that draws plain data as marks on a [`Sheet`], and plotters
+//! Figures: each kind is one function that draws plain data as marks on a `Sheet`, and plotters
 //! paints the marks as SVG in a page, and as SVG and PNG in files.
 
 mod curves;
