@@ -69,18 +69,26 @@ fn shown(judgement: &Judgement) -> String {
     let compared = judgement.base.is_some() && judgement.incomparable.is_empty();
     let rows = judgement.rows.iter();
     let open = rows.clone().filter(|row| row.word == Word::Inconclusive);
-    let most = open.filter_map(|row| Some(row.first_metric()?.change.high?.growth()));
-    let most = most.fold(Share(0.0), Share::max);
+    let highest = open.filter_map(|row| {
+        let metric = row.first_metric()?;
+        let growth = metric.change.high?.growth();
+        (growth > Share(0.0)).then_some((growth, metric.metric))
+    });
+    let highest = highest.max_by(|one, other| one.0.0.total_cmp(&other.0.0));
     let words = tally(rows.map(|row| row.word)).into_iter();
     let summary = words.map(|(word, number)| {
         let name = match (word, compared) {
             (Word::New, false) => "measured",
             (word, _) => word.text(),
         };
-        if word == Word::Inconclusive && most > Share(0.0) {
-            format!("{number} {name} (at most +{most})")
-        } else {
-            format!("{number} {name}")
+        match highest {
+            Some((most, Metric::Device)) if word == Word::Inconclusive => {
+                format!("{number} {name} (at most +{most})")
+            }
+            Some((most, metric)) if word == Word::Inconclusive => {
+                format!("{number} {name} ({} at most +{most})", metric.text())
+            }
+            _ => format!("{number} {name}"),
         }
     });
     let summary: Vec<String> = summary.collect();
