@@ -4,8 +4,9 @@
     tests/load/verdicts.py REGATTA [COUNT] [ROW...]
 
 Each row is measured COUNT times (10): the function of docs/FUNCTIONS.md as it is, with its 10 %
-slip, and made faster by a thread, by 14 times and by 2.4 times. `python3` needs NumPy. ROW takes
-the rows whose name begins with it. docs/EVIDENCE.md has what two cores gave.
+slip, and made faster by a thread, by 14 times and by 2.4 times; and the script of docs/SCRIPTS.md
+with twelve cases, unchanged. `python3` needs NumPy. ROW takes the rows whose name begins with it.
+docs/EVIDENCE.md has what two cores gave.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections import Counter
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TUTORIAL = (ROOT / "docs" / "FUNCTIONS.md").read_text()
+SCRIPTS = (ROOT / "docs" / "SCRIPTS.md").read_text()
 IDENTITY = ["-c", "user.name=Ann", "-c", "user.email=ann@example.org"]
 
 FASTER = """
@@ -104,6 +106,9 @@ def checkout(folder: pathlib.Path) -> None:
     (folder / "speed.toml").write_text(blocks("toml")[0])
     (folder / "faster.py").write_text(FASTER)
     (folder / "faster.toml").write_text(SUITE)
+    norms, benchmark = re.findall(r"```python\n(.*?)```", SCRIPTS, re.S)[:2]
+    (folder / "norms.py").write_text(norms)
+    (folder / "bench_norms.py").write_text(benchmark)
     (folder / ".gitignore").write_text("reports\n__pycache__\n")
     for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-q", "-m", "base"]):
         subprocess.run(["git", *IDENTITY, *words], cwd=folder, check=True)
@@ -120,15 +125,9 @@ def measured(row: Row, regatta: str, folder: pathlib.Path) -> tuple[int, float, 
     loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(row.loops)]
     began = time.monotonic()
     try:
-        command = [
-            regatta,
-            *row.arguments,
-            "--json",
-            "--quiet",
-            "--no-resume",
-            "--out",
-            "reports/r",
-        ]
+        command_name, *rest = row.arguments
+        options = ["--json", "--quiet", "--no-resume", "--out", "reports/r"]
+        command = [regatta, command_name, *options, *rest]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     finally:
         for loop in loops:
@@ -152,12 +151,15 @@ def main() -> None:
         return ["compare", "./faster.toml", "--base", f"mine/{base}", "--head", f"mine/{head}"]
 
     cores = os.cpu_count() or 1
+    sizes = [str(2**n) for n in range(4, 10)]
+    script = ["compare", "script:bench_norms.py", "--base", "git:main", "--", *sizes]
     rows = [Row(f"unchanged, {n} loops", n, 0, gate) for n in (2 * cores, cores, 0)]
     rows += [Row(f"slip, {n} loops", n, 1, gate) for n in (2 * cores, cores, 0)]
     rows += [
         Row("faster by a thread, 0 loops", 0, 0, compare("one_thread", "two_threads")),
         Row(f"faster by 14, {cores} loops", cores, 0, compare("by_broadcast", "by_products")),
         Row(f"faster by 2.4, {cores} loops", cores, 0, compare("by_two_products", "by_products")),
+        Row(f"script, {cores} loops", cores, 0, script),
     ]
     rows = [row for row in rows if len(sys.argv) < 4 or row.name.startswith(tuple(sys.argv[3:]))]
     for row in rows:
