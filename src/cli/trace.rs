@@ -34,7 +34,7 @@ use regatta_report::trace as shown;
 #[command(
     after_help = "Examples:\n  regatta trace -- python train.py --steps 20\n  \
     regatta trace --out new.trace --output html=new.html -- ./bench\n  \
-    regatta trace --runs 4 -- python train.py --steps 20\n  \
+    regatta trace --runs 5 -- python train.py --steps 20\n  \
     regatta diff old.trace new.trace"
 )]
 pub struct TraceArgs {
