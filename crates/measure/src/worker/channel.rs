@@ -22,6 +22,7 @@ use nix::sys::socket::{
 };
 
 use super::protocol::SOCKET_VARIABLE;
+use crate::interrupt;
 use regatta_core::last_words;
 use tempfile::TempDir;
 
@@ -157,6 +158,7 @@ impl Socket {
     /// A socket in a new folder.
     pub(super) fn bind() -> io::Result<Socket> {
         let folder = tempfile::Builder::new().prefix("regatta-").tempdir()?;
+        interrupt::leaves(folder.path().to_owned());
         let socket = UnixListener::bind(folder.path().join("socket"))?;
         // Connections inherit it.
         setsockopt(&socket, sockopt::PassCred, &true)?;
