@@ -3,6 +3,7 @@
 use clap::Args;
 
 use super::measure_args::MeasureArgs;
+use super::on_save::{self, WatchArgs};
 use super::reporting::{self, Answers};
 use super::{Ended, watch};
 use regatta_measure::experiment::Experiment;
@@ -44,6 +45,9 @@ pub struct CompareArgs {
     measure: MeasureArgs,
 
     #[command(flatten)]
+    on_save: WatchArgs,
+
+    #[command(flatten)]
     answers: Answers,
 }
 
@@ -52,6 +56,9 @@ pub struct CompareArgs {
 /// # Errors
 /// See [`super::Stop`].
 pub fn run(args: &CompareArgs) -> Ended {
+    if args.on_save.watch {
+        return on_save::repeat(args.measure.out.as_deref());
+    }
     reporting::report_stop(compare(args), &args.measure.suite, &args.answers)
 }
 

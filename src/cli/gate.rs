@@ -4,6 +4,7 @@ use clap::Args;
 
 use super::history::{Keep, add_to_history};
 use super::measure_args::MeasureArgs;
+use super::on_save::{self, WatchArgs};
 use super::reporting::{self, Answers};
 use super::{Ended, watch};
 use regatta_measure::experiment::{Experiment, gate};
@@ -39,6 +40,9 @@ pub struct GateArgs {
     measure: MeasureArgs,
 
     #[command(flatten)]
+    on_save: WatchArgs,
+
+    #[command(flatten)]
     answers: Answers,
 }
 
@@ -47,6 +51,9 @@ pub struct GateArgs {
 /// # Errors
 /// See [`super::Stop`].
 pub fn run(args: &GateArgs) -> Ended {
+    if args.on_save.watch {
+        return on_save::repeat(args.measure.out.as_deref());
+    }
     reporting::report_stop(measured(args), &args.measure.suite, &args.answers)
 }
 

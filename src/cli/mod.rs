@@ -14,6 +14,7 @@ pub mod history;
 pub mod init;
 pub mod list;
 mod measure_args;
+mod on_save;
 pub mod outputs;
 mod progress;
 pub mod report;

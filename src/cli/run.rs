@@ -4,6 +4,7 @@ use clap::Args;
 
 use super::history::{Keep, add_to_history};
 use super::measure_args::MeasureArgs;
+use super::on_save::{self, WatchArgs};
 use super::reporting::{self, Answers};
 use super::{Ended, Stop, watch};
 use regatta_core::suite::plan::Place;
@@ -31,6 +32,9 @@ pub struct RunArgs {
     measure: MeasureArgs,
 
     #[command(flatten)]
+    on_save: WatchArgs,
+
+    #[command(flatten)]
     answers: Answers,
 }
 
@@ -39,6 +43,9 @@ pub struct RunArgs {
 /// # Errors
 /// See [`super::Stop`].
 pub fn run(args: &RunArgs) -> Ended {
+    if args.on_save.watch {
+        return on_save::repeat(args.measure.out.as_deref());
+    }
     reporting::report_stop(measured(args), &args.measure.suite, &args.answers)
 }
 

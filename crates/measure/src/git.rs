@@ -192,6 +192,29 @@ pub(crate) fn tracked(root: &Path) -> Vec<PathBuf> {
     paths(root, &["ls-files", "--cached", "-z"])
 }
 
+/// The files of the checkout around this folder that git tracks, and code and suites that it does
+/// not ignore; not what regatta writes.
+///
+/// # Errors
+/// Git's message, such as that there is no checkout.
+pub fn sources_of_checkout() -> Result<Vec<PathBuf>, SetupError> {
+    let here = Path::new(".");
+    let root = PathBuf::from(ask(here, &["rev-parse", "--show-toplevel"])?);
+    let listed = |which: &[&str]| {
+        let words = [
+            &["ls-files"],
+            which,
+            &["--full-name", "-z", "--", ":/"],
+            &WRITTEN,
+        ];
+        Ok::<_, SetupError>(names(&bytes(here, &words.concat())?))
+    };
+    let mut others = listed(&["--others", "--exclude-standard"])?;
+    others.retain(|path| is_code(path) || path.extension() == Some(OsStr::new("toml")));
+    let files = listed(&["--cached"])?.into_iter().chain(others);
+    Ok(files.map(|path| root.join(path)).collect())
+}
+
 /// Those of these files of a checkout that git ignores, and does not track.
 pub(crate) fn ignored(root: &Path, files: &[&PathBuf]) -> BTreeSet<PathBuf> {
     let ask = [
