@@ -73,7 +73,8 @@ pub fn each<E: From<Refusal>>(
         }
         let resumed = request.pause_every > 0 && turn.len() >= request.pause_every as usize;
         if resumed && pause(std::mem::take(&mut turn))? {
-            request.samples = taken.samples + request.pause_every;
+            let most = request.samples.max(request.min_samples);
+            request.samples = most.min(taken.samples + request.pause_every);
             request.min_samples = request.samples;
         }
         let next = next(&request, &taken, rotation.is_some());
@@ -200,14 +201,15 @@ mod tests {
 
     #[test]
     fn it_pauses_between_samples_ends_after_the_last_turn_and_where_a_pause_fails() {
-        let request = Measure {
-            pause_every: 3,
-            ..request(100, 2, u64::MAX)
-        };
-        for (second, samples, last) in [
-            (Ok(true), 9, true),
-            (Err(Refusal::from("another request")), 6, false),
+        for (second, most, samples, last) in [
+            (Ok(true), 100, 9, true),
+            (Ok(true), 7, 7, true),
+            (Err(Refusal::from("another request")), 100, 6, false),
         ] {
+            let request = Measure {
+                pause_every: 3,
+                ..request(most, 2, u64::MAX)
+            };
             let (mut rotation, mut turns) = (Rotation::new(2), Vec::new());
             let (mut resumed, mut ended) = (Vec::new(), false);
             let mut pause = |times: Vec<Nanoseconds>| {

@@ -84,7 +84,7 @@ class Plan:
         for number in itertools.count(1):
             turn_ended = self.pause_every and number > 1 and (number - 1) % self.pause_every == 0
             if turn_ended and pause():
-                most, in_last_turn = number - 1 + self.pause_every, True
+                most, in_last_turn = min(most, number - 1 + self.pause_every), True
             late = number >= self.min_samples and spent_s * 1e3 > self.budget_ms
             late = late and not in_last_turn
             showing = number < SHOWING and SHOWING * fastest_s * 1e3 <= self.budget_ms
