@@ -69,7 +69,8 @@ class TestOrder:
         sets = InputSets(CaseInputs(sets=3), short, lambda error: isinstance(error, MemoryError))
         for last in (False, False, True):
             sets.change(last)
-        assert put == [2, 0], "tried once, and put back"
+        assert put[0] >= 2, "a set of its own"
+        assert put[1:] == [0], "tried once, and put back"
         assert sets.number == 0
         assert sets.as_reply()["input_sets"] == 1
         assert "no more" in sets.as_reply()["input_sets_reason"]

@@ -297,7 +297,7 @@ class TestFlashInfer:
         assert (plans.call_count, call.varies) == ((1, False) if plan == "once" else (3, True))
 
     def test_a_split_of_nothing_is_a_mistake(self) -> None:
-        with pytest.raises(Failed, match="no positive integer"):
+        with pytest.raises(Failed, match="is not a positive integer"):
             flashinfer.split_rules(cpu_case(params={"fixed_split_size": 0}), fa2=True)
 
 

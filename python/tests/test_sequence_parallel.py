@@ -118,7 +118,7 @@ def test_rank_0_alone_says_how_many_samples(tmp_path: Path) -> None:
         return len(list(plan.rounds(Inputs(), lambda: next(ticks) / 1e3)))
 
     with ThreadPoolExecutor(2) as pool:
-        assert list(pool.map(samples, range(2))) == [3, 3]
+        assert list(pool.map(samples, range(2))) == [5, 5]
 
 
 @pytest.mark.parametrize("params", [{}, {"lengths": 2}])

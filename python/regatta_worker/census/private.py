@@ -76,7 +76,12 @@ PRIVATE = (
     *(TORCH_TRACE, TORCH_COMPILE, TORCH_COMPILED, JAX_COMPILE),
     *(FLASHINFER_BUILD, FLASHINFER_LOAD, CUPY_COMPILE, CUTLASS_BACKWARD),
     Private("triton", "triton.testing", "Mark._run", "scripts: perf_report without plots"),
-    Private("torch", "torch.utils.benchmark", "Timer._task_spec", "scripts: a timer's statement"),
+    Private(
+        "torch",
+        "torch.utils.benchmark.utils.timer",
+        "Timer._task_spec",
+        "scripts: a timer's statement",
+    ),
     Private("torch", DISPATCH, "TorchDispatchMode", "counts of operators"),
     Private("torch", DISPATCH, "TorchDispatchMode._should_skip_dynamo", "no import of Dynamo"),
     Private("torch", "torch._ops", "OpOverload._schema", "names of operators"),

@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from regatta_worker.problem.input_sets import drawn_first
 from regatta_worker.problem.projection import Projection
 from regatta_worker.problem.reference import worst
 from regatta_worker.protocol.channel import (
@@ -148,6 +149,7 @@ class SequenceParallelWorker:
             "ranks": ranks,
             "meeting_limit_s": MEETING_SHARE * self._limit_s,
             "collective_limit_s": COLLECTIVE_SHARE * self._limit_s,
+            "first_set": drawn_first(),
         }
 
     def _ask(self, kind: str, limit_s: float | None = None, **fields: Any) -> list[Message]:

@@ -31,10 +31,15 @@ def seed_of(seed: int, number: int) -> int:
     return (seed + number) & ((1 << 64) - 1)
 
 
-def fresh() -> Iterator[int]:
-    """Sets for the samples before the last, where each can have one of its own. The first is
-    drawn, so that no call can make them before they are used."""
-    return count(FIRST_OF_OTHERS + DRAW.randrange(1 << 40))
+def drawn_first() -> int:
+    """The first set of `fresh`, which no call can make before it is used."""
+    return FIRST_OF_OTHERS + DRAW.randrange(1 << 40)
+
+
+def fresh(first: int | None = None) -> Iterator[int]:
+    """Sets for the samples before the last, where each can have one of its own. Processes that
+    compute together have the same `first`."""
+    return count(drawn_first() if first is None else first)
 
 
 def in_turn(sets: int) -> Iterator[int]:

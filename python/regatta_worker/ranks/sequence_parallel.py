@@ -24,7 +24,7 @@ from regatta_worker.on_torch.case import DTYPES
 from regatta_worker.on_torch.inputs import TorchInputSets
 from regatta_worker.on_torch.library import OnTorch, measure_on_cpu
 from regatta_worker.problem import inputs
-from regatta_worker.problem.input_sets import Inputs, Lengths
+from regatta_worker.problem.input_sets import Inputs, Lengths, fresh
 from regatta_worker.problem.projection import Geometry, Projection, Rows, drawn_rows
 from regatta_worker.problem.reference import difference, worst
 from regatta_worker.problem.variant import Variant
@@ -70,7 +70,8 @@ class Rank(OnTorch[Layer]):
         """This rank's part, and the first call, which all ranks make together."""
         of: Any = request.problem
         params = {"lengths": 1, "pad": "none", "start": "idle", **request.params}
-        self._join(required(request.wire, "group"))
+        group = required(request.wire, "group")
+        self._join(group)
         geometry, drawn = Geometry(of, self._rank, params["pad"] == "pow2"), None
         if "lengths" in request.params:
             drawn = Lengths(of.shard_rows, params["lengths"], "shard of rows")
@@ -88,6 +89,7 @@ class Rank(OnTorch[Layer]):
                     operator=operator(request.variant, of, weight),
                     drawn=drawn,
                     queued=params["start"] == "queued",
+                    numbers=fresh(group.get("first_set")),
                     **request.inputs,
                 )
                 results, first_call_ns = self._first(layer)
