@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Iterator
 from itertools import islice, product
 from typing import Any
 from unittest import mock
@@ -34,7 +35,9 @@ class TestOrder:
         return InputSets(of, put.append, lambda error: False, **given), put
 
     def test_the_last_is_on_its_own_set_and_no_two_in_a_row_are_alike(self) -> None:
-        for make in (fresh, lambda: in_turn(3), lambda: in_turn(5)):
+        makers: tuple[Callable[[], Iterator[int]], ...]
+        makers = (fresh, lambda: in_turn(3), lambda: in_turn(5))
+        for make in makers:
             for samples in range(1, 12):
                 sets, put = self.sets(make())
                 for number in range(samples):

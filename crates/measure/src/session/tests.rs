@@ -245,11 +245,11 @@ fn bound_by(
 #[test]
 fn samples_that_are_shorter_than_calls_by_the_harness_s_clock_are_refused() {
     let honest = Duration::from_millis(2);
-    // The first call; one call, four, none, changes alone, and the check. Where other tests delay
-    // one call, four are not needed.
+    // The first call; one call, four where that is short, none, changes alone, and the check. Where
+    // other tests delay them, calls are made again.
     let (bound, requests) = bound_by((honest, 1e-7), 0, None, 0);
     assert_eq!(bound, Ok(()));
-    assert!((5..=6).contains(&requests), "{requests}");
+    assert!(requests >= 5, "{requests}");
     let later = bound_by((honest, 1e-7), 3, Some(honest), 0);
     assert_eq!(later, (Ok(()), 0), "not in each invocation");
     let (refused, _) = bound_by((2 * honest, 1e-7), 3, Some(2 * honest), 0);
