@@ -10,7 +10,7 @@ use clap::Args;
 
 use super::{Ended, Stop, note, watch_for};
 use regatta_measure::git;
-use regatta_measure::worker::program::Program;
+use regatta_measure::worker::program::{Program, ended};
 
 /// Files are looked at so often. Those that are saved together are one change.
 const PAUSE: Duration = Duration::from_millis(300);
@@ -32,22 +32,31 @@ pub struct WatchArgs {
 pub fn repeat(out: Option<&Path>) -> Ended {
     watch_for("");
     let program = std::env::current_exe().map_err(Stop::usage)?;
-    let own = std::env::args().skip(1).filter(|word| word != "--watch");
-    let own: Vec<String> = own.collect();
+    let own = without_watch(std::env::args().skip(1));
     let mut before = saved(out)?;
     loop {
         let streams = [Stdio::null(), Stdio::inherit(), Stdio::inherit()];
         let command = Program::new(program.clone(), own.clone());
         let started = command.start(streams, Vec::new());
         let mut started = started.map_err(Stop::usage)?;
-        let ended = started.wait().map_err(Stop::usage)?;
-        let code = ended.code().unwrap_or_default();
+        let status = started.wait().map_err(Stop::usage)?;
         note(format!(
-            "exit code {code}; {} files are watched, Ctrl-C ends this",
+            "{}; {} files are watched, Ctrl-C ends this",
+            ended(status),
             before.len()
         ));
         before = changed(before, out)?;
     }
+}
+
+/// The words of a command but `--watch`. Words after `--` are a script's.
+fn without_watch(words: impl Iterator<Item = String>) -> Vec<String> {
+    let mut is_ours = true;
+    let keep = |word: &String| {
+        is_ours &= word != "--";
+        !is_ours || word != "--watch"
+    };
+    words.filter(keep).collect()
 }
 
 /// Waits until a file differs, and then until no more do; returns the files as they are then.
@@ -80,4 +89,16 @@ fn saved(out: Option<&Path>) -> Result<SavedFiles, Stop> {
         Some((path, (file.modified().ok()?, file.len())))
     });
     Ok(states.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_a_script_stay() {
+        let words = "gate script:bench.py --watch -- --watch".split(' ');
+        let kept = without_watch(words.map(str::to_owned));
+        assert_eq!(kept.join(" "), "gate script:bench.py -- --watch");
+    }
 }
