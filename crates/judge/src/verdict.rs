@@ -81,14 +81,12 @@ fn shown(judgement: &Judgement) -> String {
             (Word::New, false) => "measured",
             (word, _) => word.text(),
         };
-        match highest {
-            Some((most, Metric::Device)) if word == Word::Inconclusive => {
-                format!("{number} {name} (at most +{most})")
-            }
-            Some((most, metric)) if word == Word::Inconclusive => {
+        match highest.filter(|_| word == Word::Inconclusive) {
+            Some((most, Metric::Device)) => format!("{number} {name} (at most +{most})"),
+            Some((most, metric)) => {
                 format!("{number} {name} ({} at most +{most})", metric.text())
             }
-            _ => format!("{number} {name}"),
+            None => format!("{number} {name}"),
         }
     });
     let summary: Vec<String> = summary.collect();

@@ -196,7 +196,7 @@ pub(crate) fn tracked(root: &Path) -> Vec<PathBuf> {
 /// not ignore; not what regatta writes.
 ///
 /// # Errors
-/// Git's message, such as that there is no checkout.
+/// Git's message, such as outside of a checkout.
 pub fn sources_of_checkout() -> Result<Vec<PathBuf>, SetupError> {
     let here = Path::new(".");
     let root = PathBuf::from(ask(here, &["rev-parse", "--show-toplevel"])?);

@@ -61,7 +61,7 @@ pub struct Recorder<'a> {
     pub library: &'a Path,
     /// The folder of the recording.
     pub folder: &'a Path,
-    /// Pairing on the ranges that PyTorch has for its operators.
+    /// Turn on the ranges that PyTorch has for its operators.
     pub torch: bool,
 }
 

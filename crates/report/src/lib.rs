@@ -87,7 +87,7 @@ impl Report<'_> {
         mut look: impl FnMut(&CaseId, &Entry),
     ) -> Result<(), RecordError> {
         let Some(base) = self.base else { return Ok(()) };
-        let renamed = base.header.stands_in_for(&self.head.header);
+        let renamed = base.header.counterparts_in(&self.head.header);
         let renamed = renamed.is_some_and(|names| !names.is_empty());
         let wanted = Some(cases).filter(|_| !renamed);
         run_file::entries(self.base_files, wanted, |entry| {

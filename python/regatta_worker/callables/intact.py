@@ -28,8 +28,8 @@ def note() -> None:
 
 
 def replaced(file: str | None) -> str:
-    """The part that is another than it was; empty where none is. For torch, whose own parts come
-    late, what the code of this file defined."""
+    """The part that was replaced, or an empty text. Torch makes parts of its own late: there a part
+    counts if the code of this file defined it."""
     for name, parts in _known.items():
         now = dict(_parts(sys.modules.get(name)))
         for part, value in parts.items():

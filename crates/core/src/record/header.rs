@@ -73,14 +73,14 @@ pub struct RunHeader {
 
 impl RunHeader {
     /// The variants that are compared with another of `head`'s, where the two were measured in turn.
-    pub fn stands_in_for(&self, head: &RunHeader) -> Option<&BTreeMap<VariantId, VariantId>> {
+    pub fn counterparts_in(&self, head: &RunHeader) -> Option<&BTreeMap<VariantId, VariantId>> {
         let pairing = self.pairing.as_ref().filter(|_| in_turn(self, head));
         pairing.map(|pairing| &pairing.counterparts)
     }
 
     /// The name that a case of this run has in `head`, with which it was measured in turn.
     pub fn named_in(&self, head: &RunHeader, id: &CaseId) -> CaseId {
-        let (Some(counterparts), Ok(case)) = (self.stands_in_for(head), id.case()) else {
+        let (Some(counterparts), Ok(case)) = (self.counterparts_in(head), id.case()) else {
             return id.clone();
         };
         match counterparts.get(&case.variant) {

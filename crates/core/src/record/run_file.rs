@@ -46,13 +46,13 @@ pub fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
 pub struct RunWriter {
     path: PathBuf,
     file: File,
-    /// A checksum of the lines that were written, by a key that no other process knows: code under test runs as the same
-    /// user, and could change its times in the file.
+    /// A checksum of the lines that were written, by a key that no other process knows: code under
+    /// test runs as the same user, and could change its times in the file.
     written: DefaultHasher,
     key: RandomState,
     /// The entries that the file had when it was opened.
     pub done: BTreeSet<(u32, CaseId)>,
-    /// Further invocations that it owes, where that was decided before it was stopped.
+    /// Open cases whose further invocations were decided on before it was stopped.
     pub open: Vec<OpenCases>,
 }
 

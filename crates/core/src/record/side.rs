@@ -55,7 +55,7 @@ impl Side {
     /// This side as a base of `head`: where the two were measured in turn, and a variant of it
     /// stands in for one of the head's, its cases go by the names of those.
     pub fn as_base_of(mut self, head: &RunHeader) -> Side {
-        let counterparts = self.header.stands_in_for(head);
+        let counterparts = self.header.counterparts_in(head);
         if counterparts.is_none_or(BTreeMap::is_empty) {
             return self;
         }

@@ -142,7 +142,7 @@ impl OpenCases {
     /// The impossible value in it, as a sentence; `plan` holds the cases.
     pub fn objection(&self, plan: &BTreeSet<&CaseId>) -> Option<String> {
         if self.fresh > MAX_INVOCATIONS {
-            return Some(format!("it owes {} invocations", self.fresh));
+            return Some(format!("it asks for {} more invocations", self.fresh));
         }
         let foreign = self.cases.iter().find(|case| !plan.contains(case));
         foreign.map(|case| format!("{case} is pending, which is not a case of the plan"))

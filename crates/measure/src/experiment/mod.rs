@@ -201,7 +201,7 @@ impl Experiment {
         let [starts_now, cases_now] = self.starts_and_cases();
         let (starts, cases) = (starts_now - starts, cases_now - cases);
         if !limited {
-            self.measure_owed(files)?;
+            self.measure_open(files)?;
         }
         let mut last = None;
         loop {
@@ -240,7 +240,7 @@ impl Experiment {
             self.head.say(format!("{open}; measuring {what} of each"));
             self.write_open(files, next.cases, next.invocations - first)?;
             let since = Instant::now();
-            self.measure_owed(files)?;
+            self.measure_open(files)?;
             last = Some(since.elapsed() / more.max(1));
         }
     }
@@ -434,7 +434,7 @@ impl Experiment {
     }
 
     /// Measures the pending invocations that are not there yet.
-    fn measure_owed(&mut self, files: &mut RunFiles) -> Result<(), ExperimentError> {
+    fn measure_open(&mut self, files: &mut RunFiles) -> Result<(), ExperimentError> {
         let Some(open) = files.head.open.last().cloned() else {
             return Ok(());
         };

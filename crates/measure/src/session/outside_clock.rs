@@ -101,13 +101,12 @@ impl Session<'_> {
         let one_thread = samples.threads.iter().all(|threads| *threads == 1);
         // Other programs may run on a machine that is not watched.
         let disturbed = !measurement.disturbed.is_empty() || !is_watched();
-        let samples_say = Claim {
+        let claim = Claim {
             device_ns: device_ns.0,
             one_thread,
             is_cpu,
         };
-        let is_possible = |span, disturbed| samples_say.is_possible(span, disturbed);
-        let is_below = before.is_some_and(|shortest| !is_possible(shortest, disturbed));
+        let is_below = before.is_some_and(|shortest| !claim.is_possible(shortest, disturbed));
         let is_due = invocation.is_multiple_of(EVERY) || is_below;
         if !is_due || !worker.hello().repeats || samples.graph {
             return Ok(());
@@ -165,22 +164,17 @@ impl Session<'_> {
             if attempts == ATTEMPTS || began.elapsed() >= MAX_TIME {
                 // Programs that began after the samples slow these calls alone.
                 let began_later = self.state.load.disturbed_since(began_at.as_ref(), &device);
-                break is_possible(shortest, disturbed || began_later);
+                break claim.is_possible(shortest, disturbed || began_later);
             }
             attempts += 1;
             shorten(self, empty, &mut of_none)?;
-            shortest = of_calls
-                .less(of_none.wall_ns, of_none.busiest_ns)
-                .per_call(calls);
+            shortest = of_calls.less(of_none).per_call(calls);
             if request.step == RepeatStep::ChangeAndCall {
                 shorten(self, changed, &mut of_changes)?;
-                let change = of_changes
-                    .less(of_none.wall_ns, of_none.busiest_ns)
-                    .per_call(calls);
-                let part = |change_ns: f64| change_ns.min(most_change_ns) * (1.0 + CHANGE_ERROR);
-                shortest = shortest.less(part(change.wall_ns), part(change.busiest_ns));
+                let change = of_changes.less(of_none).per_call(calls);
+                shortest = shortest.less(change.at_most(most_change_ns, 1.0 + CHANGE_ERROR));
             }
-            if is_possible(shortest, disturbed) {
+            if claim.is_possible(shortest, disturbed) {
                 break true;
             }
             request.core = cores.next().flatten();
@@ -327,7 +321,7 @@ impl Claim {
 }
 
 /// The time of a request, or of each of its calls.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(super) struct CallTime {
     /// By the harness's clock, without the time in which the worker's main thread, or one of the
     /// harness's, was ready and had no core.
@@ -355,10 +349,20 @@ impl CallTime {
         }
     }
 
-    fn less(self, wall_ns: f64, busiest_ns: f64) -> CallTime {
+    /// This without the times of another. The part of other threads stays.
+    fn less(self, other: CallTime) -> CallTime {
         CallTime {
-            wall_ns: (self.wall_ns - wall_ns).max(0.0),
-            busiest_ns: (self.busiest_ns - busiest_ns).max(0.0),
+            wall_ns: (self.wall_ns - other.wall_ns).max(0.0),
+            busiest_ns: (self.busiest_ns - other.busiest_ns).max(0.0),
+            ..self
+        }
+    }
+
+    /// The times, each at most this long, multiplied by a factor.
+    fn at_most(self, most_ns: f64, factor: f64) -> CallTime {
+        CallTime {
+            wall_ns: self.wall_ns.min(most_ns) * factor,
+            busiest_ns: self.busiest_ns.min(most_ns) * factor,
             ..self
         }
     }

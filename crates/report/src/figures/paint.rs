@@ -74,7 +74,7 @@ pub(super) fn fitted(text: &str, size: f64, room: f64) -> String {
     short
 }
 
-/// Lines of a text that are no wider than there is room, broken between words.
+/// Breaks a text between words, into lines that are at most as wide as `room`.
 pub(super) fn wrapped(text: &str, size: f64, bold: bool, room: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in one_line(text).split(' ').filter(|word| !word.is_empty()) {
