@@ -71,10 +71,10 @@ def _in_call_of(name: str) -> Any:
     return frame
 
 
-def _halve_times(measured: Any) -> None:
+def _divide_times(measured: Any, divisor: int = 2) -> None:
     for name in ("device_ns", "cpu_ns"):
         if isinstance(measured, dict) and name in measured:
-            measured[name] = [type(time)(time / 2) for time in measured[name]]
+            measured[name] = [type(time)(time / divisor) for time in measured[name]]
 
 
 # The clocks.
@@ -221,21 +221,31 @@ def child_replies(q: Any, k: Any, v: Any) -> Any:
     return _attend(q, k, v)
 
 
-def _pass_on(read: int, real: int) -> None:
+def _pass_on(read: int, real: int, divisor: int = 2) -> None:
     with os.fdopen(read, "rb") as lines:
         for line in lines:
             message = json.loads(line or b"{}")
-            _halve_times(message)
+            _divide_times(message, divisor)
             os.write(real, json.dumps(message).encode() + b"\n")
 
 
 def thread_replies(q: Any, k: Any, v: Any) -> Any:
     """has a thread do so, which is of the same process"""
+    _answer_by_thread(2)
+    return _attend(q, k, v)
+
+
+def thread_replies_much(q: Any, k: Any, v: Any) -> Any:
+    """the same, a tenth of the times"""
+    _answer_by_thread(10)
+    return _attend(q, k, v)
+
+
+def _answer_by_thread(divisor: int) -> None:
     if _once("reply"):
         real, (read, write) = os.dup(4), os.pipe()
         os.dup2(write, 4)
-        _thread.start_new_thread(_pass_on, (read, real))
-    return _attend(q, k, v)
+        _thread.start_new_thread(_pass_on, (read, real, divisor))
 
 
 def write_patched(q: Any, k: Any, v: Any) -> Any:
@@ -262,7 +272,7 @@ class _Halving:
         self.real = real
 
     def __call__(self, message: Any, **options: Any) -> Any:
-        _halve_times(message)
+        _divide_times(message)
         return self.real(message, **options)
 
 
@@ -326,7 +336,7 @@ def profile_hook(q: Any, k: Any, v: Any) -> Any:
 
     def hook(frame: Any, event: str, value: Any) -> None:
         if event == "return" and frame.f_code.co_name == "take_samples":
-            _halve_times(value)
+            _divide_times(value)
 
     sys.setprofile(hook)
     return _attend(q, k, v)
@@ -339,7 +349,7 @@ def trace_hook(q: Any, k: Any, v: Any) -> Any:
         if frame.f_code.co_name != "take_samples":
             return None
         if event == "return":
-            _halve_times(value)
+            _divide_times(value)
         return hook
 
     sys.settrace(hook)
@@ -381,11 +391,11 @@ class _Fewer:
 
 
 def repeats_skipped(q: Any, k: Any, v: Any) -> Any:
-    """slows its clocks, and computes in half of the calls that the harness times"""
+    """slows its clocks, and computes in one in four of the calls that the harness times"""
     _begin("patch_clocks", 2)
     if _in_call_of("repeat"):
         _kept["repeat"] = _kept.get("repeat", 0) + 1
-        if _kept["repeat"] % 2:
+        if _kept["repeat"] % 4:
             return _kept["out"].copy()
     _kept["out"] = _attend(q, k, v)
     return _kept["out"].copy()

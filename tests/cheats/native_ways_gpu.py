@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from native_ways import _begin, _halve_times, _Halving, _in_call_of, _once, _pass_on
+from native_ways import _begin, _divide_times, _Halving, _in_call_of, _once, _pass_on
 
 _kept: dict[Any, Any] = {}
 
@@ -190,7 +190,7 @@ def profile_hook(q: Any, k: Any, v: Any) -> Any:
 
     def hook(frame: Any, event: str, value: Any) -> None:
         if event == "return" and frame.f_code.co_name == "take_samples":
-            _halve_times(value)
+            _divide_times(value)
 
     sys.setprofile(hook)
     return _attend(q, k, v)

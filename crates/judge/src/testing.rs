@@ -55,10 +55,11 @@ fn figure(record: &mut CaseRecord, name: &str, value: f64) {
             return *record = with(record.clone(), Metric::PeakMemory, &bytes);
         }
         "cpu" => return *record = with(record.clone(), Metric::CpuTime, &[value * 1e3; 5]),
-        "threads" | "waited" | "growth" => {
+        "threads" | "waited" | "growth" | "faults" => {
             for one in &mut record.invocations {
                 match name {
                     "threads" => one.threads = Some(value as u32),
+                    "faults" => one.page_faults = Some(value as u32),
                     "waited" => one.waited_ns = Some(Nanoseconds(value * 1e3)),
                     _ => one.growth_bytes_per_call = Some(value * 1048576.0),
                 }

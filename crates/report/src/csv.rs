@@ -46,7 +46,7 @@ fn done(written: Result<(), ::csv::Error>) -> Result<(), RenderError> {
 }
 
 /// The columns of `samples.csv`.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "case",
     "invocation",
     "sample",
@@ -54,6 +54,7 @@ const NAMES: [&str; 11] = [
     "host_ns",
     "cpu_ns",
     "preempted",
+    "page_faults",
     "threads",
     "waited_ns",
     "clock_mhz",
@@ -91,6 +92,7 @@ fn samples_of(table: &mut Table, entry: &Entry) -> Result<(), ::csv::Error> {
             samples.host_ns.get(sample).map(|time| time.0),
             samples.cpu_ns.get(sample).map(|time| time.0),
             count(&samples.preempted),
+            count(&samples.page_faults),
             count(&samples.threads),
             samples.waited_ns.get(sample).map(|time| time.0),
             samples.clock_at(sample),

@@ -783,6 +783,10 @@ pub struct Measured {
     /// computing, in each sample (`ru_nivcsw` of getrusage); empty where unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub preempted: Vec<u32>,
+    /// Pages of memory that the system gave the worker's process in each call when it touched them
+    /// first (`ru_minflt` of getrusage); empty where unknown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub page_faults: Vec<u32>,
     /// Threads of the worker's process that computed in each call, where it runs on the
     /// processor; empty where unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -849,6 +853,7 @@ impl Measured {
         };
         let others = [
             ("preempted", self.preempted.len()),
+            ("page_faults", self.page_faults.len()),
             ("threads", self.threads.len()),
             ("waited_ns", self.waited_ns.len()),
             ("clock_mhz", clocks),
@@ -928,6 +933,7 @@ impl Default for Measured {
             host_reference_ns: Vec::new(),
             cpu_ns: Vec::new(),
             preempted: Vec::new(),
+            page_faults: Vec::new(),
             threads: Vec::new(),
             waited_ns: Vec::new(),
             core: None,

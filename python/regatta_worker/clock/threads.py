@@ -35,6 +35,8 @@ class CallUsage:
     """CPU time of the process; 0 where its clock does not move."""
     preempted: int
     """Times that a core was taken from it."""
+    page_faults: int = 0
+    """Pages of memory that the system gave it when it touched them first."""
     threads: int | None = None
     """Threads that computed."""
     waited_ns: int | None = None
@@ -116,7 +118,7 @@ class Threads(contextlib.AbstractContextManager["Threads"]):
         if not self._waits_shown:
             self._own.close()
         self._others: dict[int, _Thread] = {}
-        self._process_ns = self._preempted = 0
+        self._process_ns, self._counts = 0, (0, 0)
 
     def __exit__(self, *error: object) -> None:
         for thread in (self._own, *self._others.values()):
@@ -145,7 +147,7 @@ class Threads(contextlib.AbstractContextManager["Threads"]):
                 self._others.pop(number).close()
             else:
                 thread.cpu_ns = cpu_ns
-        self._preempted = _preemptions()
+        self._counts = _preemptions_and_faults()
         self._own.waited_ns = self._own.waited_now()
         self._own.cpu_ns = self._own.cpu_now() or 0
         self._process_ns = process_time_ns()
@@ -154,10 +156,11 @@ class Threads(contextlib.AbstractContextManager["Threads"]):
         """Reads all right after the call, the process and the calling thread first."""
         cpu_ns = process_time_ns() - self._process_ns
         own_ns, own_waited_ns = self._own.cpu_now(), self._own.waited_now()
-        preempted = _preemptions() - self._preempted
+        counts = _preemptions_and_faults()
+        preempted, faults = (now - then for now, then in zip(counts, self._counts, strict=True))
         self._list()
         if self._folder is None or own_ns is None or cpu_ns <= 0:
-            return CallUsage(max(cpu_ns, 0), preempted)
+            return CallUsage(max(cpu_ns, 0), preempted, faults)
 
         own = (own_ns - self._own.cpu_ns, _since(own_waited_ns, self._own.waited_ns))
         computed = [own]
@@ -176,6 +179,7 @@ class Threads(contextlib.AbstractContextManager["Threads"]):
         return CallUsage(
             cpu_ns,
             preempted,
+            faults,
             threads=len(computed),
             waited_ns=sum(waits) if len(waits) == len(computed) else None,
             missed_thread=missed_ns >= max(MIN_CPU_NS, cpu_ns // MIN_PART),
@@ -225,7 +229,7 @@ class OneCore(contextlib.AbstractContextManager["OneCore"]):
 
 def usage_lists(usages: list[CallUsage]) -> dict[str, list[int]]:
     """Members of `measured` with an entry a call, those that are known of each."""
-    names = ["cpu_ns", "preempted"] if all(usage.cpu_ns for usage in usages) else []
+    names = ["cpu_ns", "preempted", "page_faults"] if all(usage.cpu_ns for usage in usages) else []
     # A thread that was missed in one call of ten changes no median.
     if 10 * sum(usage.missed_thread for usage in usages) <= len(usages):
         names += ["threads", "waited_ns"]
@@ -237,5 +241,6 @@ def _since(now: int | None, before: int | None) -> int | None:
     return None if now is None or before is None else now - before
 
 
-def _preemptions() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+def _preemptions_and_faults() -> tuple[int, int]:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_nivcsw, usage.ru_minflt

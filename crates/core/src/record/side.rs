@@ -166,6 +166,9 @@ pub struct Invocation {
     /// Threads that computed in a call of a worker on the processor: the median over samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
+    /// Page faults of a call of a worker on the processor: the median over samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_faults: Option<u32>,
     /// True where the samples are without the time that their thread was ready and had no core.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub waits_taken_out: bool,

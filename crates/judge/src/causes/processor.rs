@@ -21,6 +21,16 @@ pub const NARROW: &str = "make constants and temporaries of the type of the inpu
 /// The remedy for memory that grows.
 pub const FREE: &str = "free what a call allocates, or bound the cache that keeps it";
 
+/// The remedy for page faults.
+pub const KEEP: &str = "the allocator gives memory back after a call: keep the arrays of a call, or \
+                        set MALLOC_TRIM_THRESHOLD_ and MALLOC_MMAP_THRESHOLD_";
+
+/// A page fault takes so long at least.
+const FAULT_NS: f64 = 250.0;
+
+/// Page faults explain a slowdown from this part of it on.
+const PART_OF_FAULTS: f64 = 0.1;
+
 /// So many times its CPU time a call takes that waits.
 const MANY: f64 = 3.0;
 
@@ -168,4 +178,23 @@ pub fn memory_growth(facts: &Facts) -> Option<Found> {
         Fact::Words(FREE.to_owned()),
     ];
     (now > MORE * before).then(|| Found::new(Cause::MemoryGrowth, evidence, 0.5))
+}
+
+/// A call touches more pages that the system has to give it, and they take a part of what it is
+/// slower by.
+pub fn page_faults(facts: &Facts) -> Option<Found> {
+    let pair = facts.call().filter(|_| facts.moved())?;
+    let faults = |record: &CaseRecord| record.median_of(|one| one.page_faults.map(f64::from));
+    let count = Sides::both(faults(pair.base), faults(pair.head))?;
+    let time = |record: &CaseRecord| record.median_of(|one| one.values.get(Metric::Device));
+    let slower_ns = time(pair.head)? - time(pair.base)?;
+    let more_ns = FAULT_NS * (count.head - count.base);
+    if more_ns <= 0.0 || count.head < MORE * count.base || more_ns < PART_OF_FAULTS * slower_ns {
+        return None;
+    }
+    let evidence = vec![
+        facts.counted("page_faults", count),
+        Fact::Words(KEEP.to_owned()),
+    ];
+    Some(Found::new(Cause::PageFaults, evidence, 0.6))
 }

@@ -103,6 +103,8 @@ call_peak_bytes=1048576 numba_allocations=2 ; call_peak_bytes=4194304 numba_allo
 call_peak_bytes=1048576 ; call_peak_bytes=1048976 x1 =>
 ; +growth=1 x1.1 => memory-growth: memory kept a call 0 B → 1.00 MiB; free what a call allocates
 +growth=2 ; +growth=1 x1 =>
++device=900 +faults=140 ; +device=1150 +faults=268 x1.28 => page-faults: page faults 140 → 268; the allocator gives memory back after a call: keep the arrays of a call, or set MALLOC_TRIM_THRESHOLD_
++device=900 +faults=2 ; +device=1150 +faults=9 x1.28 =>
 ");
 }
 

@@ -196,6 +196,8 @@ causes! {
     WiderType = "wider-type",
     /// A call keeps memory.
     MemoryGrowth = "memory-growth",
+    /// The system gives a call more pages of memory that it had given back.
+    PageFaults = "page-faults",
 }
 
 impl Cause {

@@ -29,6 +29,8 @@ pub struct CallUsage {
     pub cpu_ns: Option<Nanoseconds>,
     /// Times that a core was taken from it.
     pub preempted: Option<u32>,
+    /// Pages of memory that the system gave it when it touched them first.
+    pub page_faults: Option<u32>,
     /// Threads that computed.
     pub threads: Option<u32>,
     /// Time that they were ready and had no core, together.
@@ -181,9 +183,13 @@ fn nanoseconds(clock: ClockId) -> Option<u64> {
 }
 
 /// Involuntary context switches of the process.
-fn preemptions() -> Option<i64> {
+/// Times that a core was taken from this process, and its page faults without reading from a disk.
+fn preemptions_and_faults() -> Option<(i64, i64)> {
     let usage = getrusage(UsageWho::RUSAGE_SELF).ok()?;
-    Some(usage.involuntary_context_switches())
+    Some((
+        usage.involuntary_context_switches(),
+        usage.minor_page_faults(),
+    ))
 }
 
 /// The threads of this process, read before and after each call of the thread that made this.
@@ -202,8 +208,8 @@ pub struct Threads {
     own: Thread,
     /// By their ids.
     others: BTreeMap<i32, Thread>,
-    /// CPU time and preemptions of the process.
-    process: (Option<u64>, Option<i64>),
+    /// CPU time of the process, and its preemptions and page faults.
+    process: (Option<u64>, Option<(i64, i64)>),
 }
 
 impl Threads {
@@ -249,7 +255,7 @@ impl Threads {
             thread.waited_ns = thread.waited_now();
             thread.cpu_now().inspect(|ns| thread.cpu_ns = *ns).is_some()
         });
-        self.process.1 = preemptions();
+        self.process.1 = preemptions_and_faults();
         self.own.waited_ns = self.own.waited_now();
         self.own.cpu_ns = self.own.cpu_now().unwrap_or_default();
         self.process.0 = nanoseconds(ClockId::CLOCK_PROCESS_CPUTIME_ID);
@@ -260,16 +266,19 @@ impl Threads {
         let process_ns = nanoseconds(ClockId::CLOCK_PROCESS_CPUTIME_ID);
         let own_ns = self.own.cpu_now();
         let own_waited_ns = self.own.waited_now();
-        let preempted = preemptions();
+        let counts = preemptions_and_faults();
         self.list();
 
         let since = |now: Option<u64>, before: Option<u64>| now?.checked_sub(before?);
         // If the clock did not move, the time is unknown.
         let cpu_ns = since(process_ns, self.process.0).filter(|ns| *ns > 0);
-        let lost = || u32::try_from(preempted? - self.process.1?).ok();
+        let counted = |count: fn((i64, i64)) -> i64| {
+            u32::try_from(count(counts?) - count(self.process.1?)).ok()
+        };
         let mut usage = CallUsage {
             cpu_ns: cpu_ns.map(|ns| Nanoseconds(ns as f64)),
-            preempted: lost(),
+            preempted: counted(|counts| counts.0),
+            page_faults: counted(|counts| counts.1),
             ..CallUsage::default()
         };
         let own_cpu_ns = since(own_ns, Some(self.own.cpu_ns));

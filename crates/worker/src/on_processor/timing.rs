@@ -96,6 +96,7 @@ pub fn measure(
         device_ns,
         cpu_ns: each(&usages, |usage| usage.cpu_ns),
         preempted: each(&usages, |usage| usage.preempted),
+        page_faults: each(&usages, |usage| usage.page_faults),
         threads: each(&usages, |usage| usage.threads.filter(|_| counted)),
         waited_ns: each(&usages, |usage| usage.waited_ns.filter(|_| counted)),
         core: core.pinned(),

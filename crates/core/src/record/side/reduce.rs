@@ -291,7 +291,8 @@ impl Invocation {
             values: Values::reduced(measurement),
             ratios: measurement.ratios.clone(),
             host_ratio: host_ratio(&measurement.samples),
-            threads: threads(&measurement.samples),
+            threads: count(&measurement.samples.threads),
+            page_faults: count(&measurement.samples.page_faults),
             waits_taken_out: waits_taken_out(&measurement.samples),
             waited_ns: median(&measurement.samples.waited_ns),
             growth_bytes_per_call: measurement.samples.growth_bytes_per_call,
@@ -301,13 +302,10 @@ impl Invocation {
     }
 }
 
-fn threads(samples: &Measured) -> Option<u32> {
-    let threads: Vec<f64> = samples
-        .threads
-        .iter()
-        .map(|count| (*count).into())
-        .collect();
-    Some(median(&threads)?.round() as u32)
+/// The median of counts a sample.
+fn count(counts: &[u32]) -> Option<u32> {
+    let counts: Vec<f64> = counts.iter().map(|count| (*count).into()).collect();
+    Some(median(&counts)?.round() as u32)
 }
 
 /// True where the waits for a core are known and 9 of 10 samples ran on one thread: a worker takes
