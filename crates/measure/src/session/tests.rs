@@ -265,12 +265,7 @@ fn samples_that_are_shorter_than_calls_by_the_harness_s_clock_are_refused() {
         panic!("{refused:?}");
     };
     assert!(reason.contains("they say 2.00 ms a call"), "{reason}");
-    let attempts = 3 * 24;
-    let times = attempts + 2..=attempts + 3;
-    assert!(
-        times.contains(&requests),
-        "the shortest of many: {requests}"
-    );
+    assert!(requests >= 3 * 24, "the shortest of many: {requests}");
 }
 
 /// Threads of a library wait for cores while the calling thread waits for the device: their waits
