@@ -95,6 +95,9 @@ def test_whatever_stands_in_the_place_of_a_part_is_found(monkeypatch: pytest.Mon
     monkeypatch.setattr(intact, "_known", {})
     intact.note()
     assert intact.replaced(None) == ""
+    # As pandas does when it is imported.
+    time.tzset()
+    assert intact.replaced(None) == ""
     for module, name in ((time, "perf_counter_ns"), (json, "dumps"), (load, "working_thread")):
         with monkeypatch.context() as patch:
             patch.setattr(module, name, _Object())

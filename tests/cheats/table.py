@@ -91,23 +91,22 @@ Function = tuple[Module, str]
 
 def modules(device: str) -> list[Module]:
     """The functions for a device whose framework this Python has."""
-    if device == "cpu":
-        found = [
-            Module(HERE / "native_ways.py", "numpy", False),
-            Module(HERE / "honest_numpy.py", "numpy", True),
-            Module(HERE / "honest_jax.py", "jax", True),
-            Module(HERE / "honest_torch.py", "torch", True),
-        ]
-    else:
-        found = [
-            Module(PLAIN, "torch", False),
-            Module(HERE / "native_ways_gpu.py", "torch", False),
-            Module(HERE / "honest_torch.py", "torch", True),
-            Module(HERE / "honest_triton.py", "triton", True),
-            Module(HERE / "honest_jax.py", "jax", True),
-            Module(HERE / "honest_cupy.py", "cupy", True),
-        ]
-    return [module for module in found if module.path.exists() and module.is_here]
+    files = {
+        "cpu": [
+            (HERE / "native_ways.py", "numpy", False),
+            (HERE / "honest_numpy.py", "numpy", True),
+            (HERE / "honest_jax.py", "jax", True),
+            (HERE / "honest_torch.py", "torch", True),
+        ],
+        "gpu": [
+            (PLAIN, "torch", False),
+            (HERE / "native_ways_gpu.py", "torch", False),
+            (HERE / "honest_torch.py", "torch", True),
+            (HERE / "honest_jax.py", "jax", True),
+        ],
+    }
+    found = [Module(*file) for file in files[device]]
+    return [module for module in found if module.is_here]
 
 
 def compiled(out: Path) -> Path:

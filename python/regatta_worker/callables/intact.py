@@ -8,12 +8,17 @@ bounds what it gains (docs/TIMING.md).
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from types import FunctionType, ModuleType
 from typing import Any
 
 WATCHED = ("time", "json", "json.encoder", "random")
 """Modules beside this package's by which calls are timed and checked."""
+
+OF_ZONE = ("altzone", "daylight", "timezone", "tzname")
+"""What `time.tzset` sets anew, which libraries call as they are imported, pandas and dateutil among
+them."""
 
 _known: dict[str, dict[str, Any]] = {}
 """Each module's parts, as they were before the code under test ran."""
@@ -44,7 +49,7 @@ def replaced(file: str | None) -> str:
 def _parts(module: ModuleType | None) -> Iterator[tuple[str, Any]]:
     """Everything that a module names, with members of its classes and the code of functions."""
     for name, value in list(vars(module).items()) if module else ():
-        if name.startswith("__"):
+        if name.startswith("__") or (name in OF_ZONE and module is time):
             continue
         yield from _with_code(name, value)
         if isinstance(value, type):

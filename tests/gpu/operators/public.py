@@ -1,23 +1,21 @@
 """Built-in operators as public libraries compute them: torch, Liger-Kernel, flash-linear-attention,
-transformers. `tests/gpu/operators/run` holds them to regatta's references on a GPU."""
+transformers. `tests/gpu/operators/run` holds them to regatta's references on a GPU.
 
+Each imports its library itself: every function of a file has a process of its own.
+"""
+
+from functools import cache
 from types import SimpleNamespace
 
 import torch
-from fla.ops.gated_delta_rule import chunk_gated_delta_rule, fused_recurrent_gated_delta_rule
-from liger_kernel.ops import (
-    LigerLayerNormFunction,
-    LigerRMSNormFunction,
-    LigerRopeFunction,
-    LigerSiLUMulFunction,
-)
 from torch.nn import functional
-from torch.nn.attention.flex_attention import flex_attention
-from transformers.models.gemma2.modeling_gemma2 import eager_attention_forward as gemma_attention
-from transformers.models.gpt_oss.modeling_gpt_oss import eager_attention_forward as oss_attention
-from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
-flex = torch.compile(flex_attention)
+
+@cache
+def _flex():
+    from torch.nn.attention.flex_attention import flex_attention
+
+    return torch.compile(flex_attention)
 
 
 def rmsnorm_torch(x: torch.Tensor, weight, eps):
@@ -25,6 +23,8 @@ def rmsnorm_torch(x: torch.Tensor, weight, eps):
 
 
 def rmsnorm_liger(x: torch.Tensor, weight, eps):
+    from liger_kernel.ops import LigerRMSNormFunction
+
     return LigerRMSNormFunction.apply(x, weight, eps)
 
 
@@ -33,6 +33,8 @@ def layernorm_torch(x: torch.Tensor, weight, bias, eps):
 
 
 def layernorm_liger(x: torch.Tensor, weight, bias, eps):
+    from liger_kernel.ops import LigerLayerNormFunction
+
     return LigerLayerNormFunction.apply(x, weight, bias, eps)
 
 
@@ -41,15 +43,21 @@ def swiglu_torch(gate: torch.Tensor, up):
 
 
 def swiglu_liger(gate: torch.Tensor, up):
+    from liger_kernel.ops import LigerSiLUMulFunction
+
     return LigerSiLUMulFunction.apply(gate, up)
 
 
 def rope_transformers(x: torch.Tensor, cos, sin):
+    from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
+
     cos, sin = (torch.cat((half, half), -1)[None] for half in (cos, sin))
     return apply_rotary_pos_emb(x, x, cos, sin, unsqueeze_dim=2)[0]
 
 
 def rope_liger(x: torch.Tensor, cos, sin):
+    from liger_kernel.ops import LigerRopeFunction
+
     # It writes into its inputs, laid out as batch, heads, sequence.
     cos, sin = (torch.cat((half, half), -1)[None] for half in (cos, sin))
     q = x.transpose(1, 2).clone(memory_format=torch.preserve_format)
@@ -74,21 +82,25 @@ def softcap_flex(q: torch.Tensor, k, v, cap, scale):
         return cap * torch.tanh(score / cap)
 
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-    return flex(q, k, v, score_mod=capped, scale=scale, enable_gqa=True).transpose(1, 2)
+    return _flex()(q, k, v, score_mod=capped, scale=scale, enable_gqa=True).transpose(1, 2)
 
 
 def softcap_transformers(q: torch.Tensor, k, v, cap, scale):
+    from transformers.models.gemma2.modeling_gemma2 import eager_attention_forward
+
     heads = SimpleNamespace(num_key_value_groups=q.shape[2] // k.shape[2], training=False)
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-    return gemma_attention(heads, q, k, v, None, scaling=scale, softcap=cap)[0]
+    return eager_attention_forward(heads, q, k, v, None, scaling=scale, softcap=cap)[0]
 
 
 def sinks_transformers(q: torch.Tensor, k, v, sink, scale):
+    from transformers.models.gpt_oss.modeling_gpt_oss import eager_attention_forward
+
     heads = SimpleNamespace(
         num_key_value_groups=q.shape[2] // k.shape[2], training=False, sinks=sink.to(q.dtype)
     )
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-    return oss_attention(heads, q, k, v, None, scaling=scale)[0]
+    return eager_attention_forward(heads, q, k, v, None, scaling=scale)[0]
 
 
 def bias_torch(q: torch.Tensor, k, v, bias, scale):
@@ -107,12 +119,16 @@ def mla_torch(q: torch.Tensor, cache, scale):
 
 
 def gated_delta_fla(q: torch.Tensor, k, v, g, beta, initial_state, scale):
+    from fla.ops.gated_delta_rule import chunk_gated_delta_rule
+
     return chunk_gated_delta_rule(
         q, k, v, g, beta, scale=scale, initial_state=initial_state, output_final_state=True
     )
 
 
 def gated_delta_fla_recurrent(q: torch.Tensor, k, v, g, beta, initial_state, scale):
+    from fla.ops.gated_delta_rule import fused_recurrent_gated_delta_rule
+
     return fused_recurrent_gated_delta_rule(
-        q, k, v, g, beta, scale=scale, initial_state=initial_state, output_final_state=True
+        q, k, v, g, beta=beta, scale=scale, initial_state=initial_state, output_final_state=True
     )
