@@ -9,6 +9,9 @@ use regatta_core::record::types::RunHeader;
 use regatta_worker::attention::Dtype;
 use regatta_worker::operator::{Operator, Output, Tolerance};
 
+/// A verdict names so many operators with a reference; of more it has the number.
+const NAMED: usize = 2;
+
 /// A sentence on the results of each declared operator of the head's cases; `None` where all cases
 /// are attention's.
 pub(super) fn results(base: Option<&Side>, head: &Side) -> Option<String> {
@@ -18,18 +21,35 @@ pub(super) fn results(base: Option<&Side>, head: &Side) -> Option<String> {
     let cases = cases.filter(|case| paired || !case.problem.is_call());
     let names = cases.filter_map(|case| Some(case.problem.declared()?.operator.clone()));
     let names: BTreeSet<String> = names.collect();
-    let each = names.iter().map(|name| {
-        let operator = head.header.operators.get(name);
-        match operator.and_then(|operator| operator.reference.as_ref()) {
-            Some(reference) => format!("results of {name} compared with {reference} in float64"),
-            None if paired => format!("results of {name} compared with the base's alone"),
-            None => format!(
-                "results of {name} were not checked: it has no reference, and no base was measured \
+    let reference_of = |name: &String| head.header.operators.get(name)?.reference.clone();
+    let (with, without): (Vec<_>, Vec<_>) =
+        names.iter().partition(|name| reference_of(name).is_some());
+    let mut each = Vec::new();
+    if with.len() > NAMED {
+        let many = with.len();
+        each.push(format!(
+            "results of {many} operators compared with their references in float64"
+        ));
+    } else {
+        each.extend(with.into_iter().map(|name| {
+            let reference = reference_of(name).unwrap_or_default();
+            format!("results of {name} compared with {reference} in float64")
+        }));
+    }
+    if !without.is_empty() {
+        let several = without.len() > 1;
+        let names = without.into_iter().map(String::as_str);
+        let names = names.collect::<Vec<_>>().join(", ");
+        each.push(if paired {
+            format!("results of {names} compared with the base's alone")
+        } else {
+            let has = if several { "they have" } else { "it has" };
+            format!(
+                "results of {names} were not checked: {has} no reference, and no base was measured \
                  beside it"
-            ),
-        }
-    });
-    let each: Vec<String> = each.collect();
+            )
+        });
+    }
     (!each.is_empty()).then(|| each.join("; "))
 }
 
@@ -114,6 +134,25 @@ mod tests {
         assert_eq!(sentence, "results of o compared with r.py:o in float64");
         assert!(results(None, &alone).unwrap().contains("were not checked"));
         assert_eq!(results(None, &side(header())), None);
+
+        let mut many = declared(Some("r.py:o"), None);
+        for name in ["p", "q"] {
+            let operator = many.operators["o"].clone();
+            many.operators.insert(name.to_owned(), operator);
+            let id = format!("mine/o:{name},dtype=f32");
+            many.plan.push(regatta_worker::attention::CaseId(id));
+        }
+        let sentence = results(None, &side(many.clone())).unwrap();
+        let words = "results of 3 operators compared with their references in float64";
+        assert_eq!(sentence, words);
+        for operator in many.operators.values_mut() {
+            operator.reference = None;
+        }
+        let sentence = results(None, &side(many)).unwrap();
+        assert!(
+            sentence.starts_with("results of o, p, q were not checked: they have no reference"),
+            "{sentence}"
+        );
     }
 
     #[test]

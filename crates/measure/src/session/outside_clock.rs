@@ -170,15 +170,15 @@ impl Session<'_> {
                 ..request
             };
             of_none.extend(self.span(worker, empty, &faults)?);
-            let none = CallTime::median(&of_none).at_most(MAX_REQUEST_NS, 1.0);
-            let mut a_call = of_calls.less(none).per_call(calls);
+            let overhead = CallTime::median(&of_none).at_most(MAX_REQUEST_NS, 1.0);
+            let mut a_call = of_calls.less(overhead).per_call(calls);
             if request.step == RepeatStep::ChangeAndCall {
                 let changed = Repeat {
                     step: RepeatStep::Change,
                     ..request
                 };
                 of_changes.extend(self.span(worker, changed, &faults)?);
-                let change = CallTime::median(&of_changes).less(none).per_call(calls);
+                let change = CallTime::median(&of_changes).less(overhead).per_call(calls);
                 a_call = a_call.less(change.at_most(most_change_ns, 1.0 + CHANGE_ERROR));
             }
             shortest = shortest.shorter(a_call);
@@ -375,14 +375,14 @@ impl CallTime {
 
     /// The median of each time.
     fn median(times: &[CallTime]) -> CallTime {
-        let of = |time: fn(&CallTime) -> f64| {
+        let middle = |time: fn(&CallTime) -> f64| {
             let times: Vec<f64> = times.iter().map(time).collect();
             median(&times).unwrap_or_default()
         };
         CallTime {
-            wall_ns: of(|time| time.wall_ns),
-            busiest_ns: of(|time| time.busiest_ns),
-            on_others_ns: of(|time| time.on_others_ns),
+            wall_ns: middle(|time| time.wall_ns),
+            busiest_ns: middle(|time| time.busiest_ns),
+            on_others_ns: middle(|time| time.on_others_ns),
         }
     }
 
@@ -418,7 +418,7 @@ impl CallTime {
 /// gives back after each call: the same call then takes 2 µs more a page in a virtual machine, half
 /// of the time of a NumPy function of 1 ms.
 struct PageFaults {
-    /// Of a call, in the samples.
+    /// The number in each call of the samples.
     a_call: f64,
     /// The time of one, measured when it is asked for first.
     cost_ns: OnceCell<f64>,

@@ -89,7 +89,7 @@ pub struct Output {
     pub in_place: Option<String>,
 }
 
-/// A relative L2 error: one, or one by type of the output.
+/// A relative L2 error: one, or one by type of the problem.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(
@@ -264,7 +264,7 @@ impl Operator {
                 name: name.clone(),
                 shape,
                 dtype,
-                limit: output.limit(dtype),
+                limit: output.limit(problem.dtype),
                 in_place: output.in_place.clone(),
             });
         }
@@ -315,9 +315,10 @@ pub enum FormulaKind {
 }
 
 impl Output {
-    /// The largest relative L2 error of an output of this type.
+    /// The largest relative L2 error in problems of this type. Where inputs are of 16 bits, so are
+    /// the products that an output of 32 bits is a sum of: a declared tolerance is the problem's.
     pub fn limit(&self, dtype: Dtype) -> f64 {
-        let usual = limit(dtype, false, Direction::Forward);
+        let usual = limit(self.dtype.unwrap_or(dtype), false, Direction::Forward);
         match &self.tolerance {
             None => usual,
             Some(Tolerance::One(tolerance)) => *tolerance,

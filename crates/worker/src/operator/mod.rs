@@ -262,6 +262,16 @@ mod tests {
         assert_eq!(attention.axis("operator").as_deref(), Some("attention"));
     }
 
+    /// Chunks of the gated delta rule multiply bfloat16 and leave a state of float32.
+    #[test]
+    fn a_tolerance_by_type_is_the_problems() {
+        let declared =
+            r#"{"name": "final_state", "shape": [4], "dtype": "f32", "tolerance": {"bf16": 0.01}}"#;
+        let output: Output = serde_json::from_str(declared).unwrap();
+        assert_eq!(output.limit(Dtype::Bf16), 0.01);
+        assert_eq!(output.limit(Dtype::F32), 5e-6);
+    }
+
     #[test]
     fn malformed_ones_are_refused() {
         for text in [
