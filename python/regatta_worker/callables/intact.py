@@ -17,8 +17,8 @@ WATCHED = ("time", "json", "json.encoder", "random")
 """Modules beside this package's by which calls are timed and checked."""
 
 OF_ZONE = ("altzone", "daylight", "timezone", "tzname")
-"""Variables that `time.tzset` sets again. Libraries call it as they are imported, pandas and dateutil
-among them."""
+"""Variables that `time.tzset` sets again. Libraries call it as they are imported, pandas and
+dateutil among them."""
 
 _known: dict[str, dict[str, Any]] = {}
 """Each module's parts, as they were before the code under test ran."""
