@@ -10,7 +10,7 @@ use regatta_worker::attention::Dtype;
 use regatta_worker::operator::{Operator, Output, Tolerance};
 
 /// A verdict names so many operators with a reference; of more it has the number.
-const NAMED: usize = 2;
+const MAX_NAMED: usize = 2;
 
 /// A sentence on the results of each declared operator of the head's cases; `None` where all cases
 /// are attention's.
@@ -25,7 +25,7 @@ pub(super) fn results(base: Option<&Side>, head: &Side) -> Option<String> {
     let (with, without): (Vec<_>, Vec<_>) =
         names.iter().partition(|name| reference_of(name).is_some());
     let mut each = Vec::new();
-    if with.len() > NAMED {
+    if with.len() > MAX_NAMED {
         let many = with.len();
         each.push(format!(
             "results of {many} operators compared with their references in float64"
