@@ -260,7 +260,8 @@ fn samples_that_are_shorter_than_calls_by_the_harness_s_clock_are_refused() {
     };
     let words = "wrong result in a call that the harness timed";
     assert!(reason.starts_with(words), "{reason}");
-    let (refused, requests) = bound_by((3 * honest / 2, 1e-7), 5, None, 0);
+    // Twice as long: beside other tests 1.6 times may pass.
+    let (refused, requests) = bound_by((2 * honest, 1e-7), 5, None, 0);
     let Err(Outcome::Failed { reason, .. }) = refused else {
         panic!("{refused:?}");
     };
