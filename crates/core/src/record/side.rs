@@ -283,6 +283,12 @@ pub fn median<Q: Dimensioned>(values: &[Q]) -> Option<Q> {
     }
 }
 
+/// The median of counts a sample, rounded.
+pub fn median_count(counts: &[u32]) -> Option<u32> {
+    let counts: Vec<f64> = counts.iter().map(|count| (*count).into()).collect();
+    Some(median(&counts)?.round() as u32)
+}
+
 /// A parameter that a tuner chose.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]

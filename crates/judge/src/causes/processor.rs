@@ -22,7 +22,7 @@ pub const NARROW: &str = "make constants and temporaries of the type of the inpu
 pub const FREE: &str = "free what a call allocates, or bound the cache that keeps it";
 
 /// The remedy for page faults.
-pub const KEEP: &str = "the allocator gives memory back after a call: keep the arrays of a call, or \
+const KEEP: &str = "the allocator gives memory back after a call: keep the arrays of a call, or \
                         set MALLOC_TRIM_THRESHOLD_ and MALLOC_MMAP_THRESHOLD_";
 
 /// A page fault takes so long at least.

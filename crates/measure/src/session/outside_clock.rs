@@ -24,7 +24,7 @@ use crate::interference::is_watched;
 use crate::worker::Conversation;
 use crate::worker::channel::REPLIES_THREAD;
 use crate::worker::descendants::tree;
-use regatta_core::record::side::median;
+use regatta_core::record::side::{median, median_count};
 use regatta_core::record::types::Measurement;
 use regatta_worker::attention::tolerance::{results, tolerable};
 use regatta_worker::attention::{Case, work};
@@ -298,7 +298,8 @@ impl Session<'_> {
             .saturating_sub(waited.saturating_sub(on_others))
             .max(busiest);
         let ns = |time: Duration| time.as_nanos() as f64;
-        let faults = faults.excused_ns(page_faults() - faults_before, request.calls);
+        let new_faults = page_faults().saturating_sub(faults_before);
+        let faults = faults.excused_ns(new_faults, request.calls);
         let less_faults = |time: Duration| ns(time) - faults.min(MAX_EXCUSED * ns(time));
         Ok(reply.map(|_| CallTime {
             wall_ns: less_faults(wall),
@@ -427,9 +428,8 @@ struct PageFaults {
 impl PageFaults {
     /// Those beyond as many as samples had.
     fn beyond(in_samples: &[u32]) -> PageFaults {
-        let counts: Vec<f64> = in_samples.iter().map(|count| f64::from(*count)).collect();
         PageFaults {
-            a_call: median(&counts).unwrap_or(f64::INFINITY),
+            a_call: median_count(in_samples).map_or(f64::INFINITY, f64::from),
             cost_ns: OnceCell::new(),
         }
     }

@@ -182,7 +182,6 @@ fn nanoseconds(clock: ClockId) -> Option<u64> {
     Some(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
 }
 
-/// Involuntary context switches of the process.
 /// Times that a core was taken from this process, and its page faults without reading from a disk.
 fn preemptions_and_faults() -> Option<(i64, i64)> {
     let usage = getrusage(UsageWho::RUSAGE_SELF).ok()?;

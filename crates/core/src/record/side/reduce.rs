@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::{CaseRecord, Invocation, Side, Status, add_choice, median};
+use super::{CaseRecord, Invocation, Side, Status, add_choice, median, median_count};
 use crate::last_words;
 use crate::machine::{
     ASKED_OF_CUDA, Counters, Division, EVIDENCE, Structure, Work, moves_data, normalised, of_calls,
@@ -291,8 +291,8 @@ impl Invocation {
             values: Values::reduced(measurement),
             ratios: measurement.ratios.clone(),
             host_ratio: host_ratio(&measurement.samples),
-            threads: count(&measurement.samples.threads),
-            page_faults: count(&measurement.samples.page_faults),
+            threads: median_count(&measurement.samples.threads),
+            page_faults: median_count(&measurement.samples.page_faults),
             waits_taken_out: waits_taken_out(&measurement.samples),
             waited_ns: median(&measurement.samples.waited_ns),
             growth_bytes_per_call: measurement.samples.growth_bytes_per_call,
@@ -300,12 +300,6 @@ impl Invocation {
             first_call_disturbed: measurement.first_call_disturbed,
         }
     }
-}
-
-/// The median of counts a sample.
-fn count(counts: &[u32]) -> Option<u32> {
-    let counts: Vec<f64> = counts.iter().map(|count| (*count).into()).collect();
-    Some(median(&counts)?.round() as u32)
 }
 
 /// True where the waits for a core are known and 9 of 10 samples ran on one thread: a worker takes
