@@ -43,6 +43,10 @@ PLAIN = HERE.parents[1] / "python/tests/cheats.py"
 SUITE = """description = "ways and honest functions"
 [environments.default.env]
 OPENBLAS_NUM_THREADS = "1"
+# Page faults are half of a short call's time, and more where the heap has no room at its end: a way
+# that only leaves it larger would look faster.
+MALLOC_TRIM_THRESHOLD_ = "1073741824"
+MALLOC_MMAP_THRESHOLD_ = "33554432"
 REGATTA_NATIVE_WAYS = "{library}"
 [measure]
 invocations = {invocations}

@@ -47,6 +47,8 @@ fn repository() -> Place {
     place.git(&["init", "-q", "-b", "main"]);
     place.git(&["add", "."]);
     place.git(&["commit", "-q", "-m", "one"]);
+    // The working tree is built by its owner.
+    place.write("made", "1\n2\n");
     place
 }
 
@@ -58,7 +60,10 @@ fn two_commands_at_once_answer_as_one_after_the_other() {
             0 => (Place::new(), [&["doctor", "--json"], &["list", "quick"]]),
             1 => {
                 let place = Place::new();
-                place.write("regatta.toml", "[environments.own]\nrequirements = []\n");
+                place.write(
+                    "regatta.toml",
+                    "[environments.own]\nrequirements = [\"six==1.17.0\"]\n",
+                );
                 let make: &[&str] = &["env", "make", "own"];
                 (place, [make, make])
             }
