@@ -93,7 +93,7 @@ def watched() -> Iterator[Watch]:
 
         return noted
 
-    with wrapped(str(TRITON_RUN), noting, imported=False):
+    with wrapped(str(TRITON_RUN), noting):
         yield watch
 
 
