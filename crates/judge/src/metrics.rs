@@ -131,7 +131,11 @@ pub fn metric_row(
     let values = values(metric, records, sides.paired);
     let medians = (base.median(metric)?, head.median(metric)?);
     let terms = Terms {
-        threshold: threshold(share_of(metric, head, sides.policy()), metric, medians.0),
+        threshold: threshold(
+            share_of(metric, head, sides.policy()),
+            least_change(metric, head),
+            medians.0,
+        ),
         day: day.0.ln_1p(),
         error,
         last: sides.last,
@@ -359,9 +363,21 @@ const RESIDENT: Share = Share(1.0);
 
 /// The smallest change that counts, a difference of logarithms: the relative one, or what the
 /// least amount is of the base.
-fn threshold(share: Share, metric: Metric, base: f64) -> f64 {
-    share.0.ln_1p().max((metric.least_change() / base).ln_1p())
+fn threshold(share: Share, least: f64, base: f64) -> f64 {
+    share.0.ln_1p().max((least / base).ln_1p())
 }
+
+/// The least change that counts: of device time on a GPU a step of its clock. Kernels of 1 µs differ
+/// by several such steps from one process to the next.
+fn least_change(metric: Metric, head: &CaseRecord) -> f64 {
+    let is_of_gpu = metric == Metric::Device && head.median(Metric::CpuTime).is_none();
+    metric
+        .least_change()
+        .max(if is_of_gpu { GPU_CLOCK_STEP_NS } else { 0.0 })
+}
+
+/// Device times of an H100 and an H200 are multiples of it.
+const GPU_CLOCK_STEP_NS: f64 = 32.0;
 
 /// `between -1.0 and +2.9 %`.
 fn between(result: &RuleResult) -> String {

@@ -127,6 +127,9 @@ stored 100 - ; 300+5 - => inconclusive inconclusive? | worst inconclusive case
 100,host=40 - ; 100,host=60 - => failed regressed | worst regression {A}: host time 40.0 → 60.0 µs, 50.0 % slower
 100,host=40 - ; 100,host=45 - => passed same
 100,host=4 - ; 100,host=9 - => passed same
+1 - ; 1.03 - => passed same
+1 - ; 1.3 - => failed regressed | worst regression
+1,cpu_time=1 - ; 1.03,cpu_time=1 - => inconclusive inconclusive? | worst inconclusive case
 100,host_reference=10 - ; 100,host_reference=100 - => failed regressed | worst regression {A}: reference operation 10.0 → 100.0 µs
 100,host_reference=10 - ; 100,host_reference=17 - => passed same
 100,cpu_time=100 - ; 60,cpu_time=110 - => passed improved
