@@ -90,6 +90,11 @@ FAKES = {
     "torch/utils/benchmark/utils/__init__.py": "",
     "torch/utils/benchmark/utils/common.py": TORCH_COMMON,
     "torch/utils/benchmark/utils/timer.py": TORCH_TIMER,
+    "torch/_inductor/__init__.py": "",
+    "torch/_inductor/utils.py": """
+        def do_bench_using_profiling(fn, warmup=25, rep=100, is_vetted_benchmarking=False):
+            raise SystemExit("the script's own timer ran")
+    """,
     "flashinfer/__init__.py": "",
     "flashinfer/testing/__init__.py": "from flashinfer.testing.utils import bench_gpu_time",
     "flashinfer/testing/utils.py": """
@@ -195,6 +200,7 @@ def test_each_timer_gives_the_script_what_it_would(tmp_path: Path) -> None:
         from triton.testing import do_bench
         from torch.utils.benchmark import Timer
         from torch.utils.benchmark.utils import common
+        from torch._inductor.utils import do_bench_using_profiling
         from flashinfer.testing import bench_gpu_time
 
         calls = []
@@ -216,7 +222,8 @@ def test_each_timer_gives_the_script_what_it_would(tmp_path: Path) -> None:
         assert timer.timeit(10) > 0 and len(timer.repeat(3, 10)) == 3
         loops, total = timer.autorange()
         assert loops > 0 and total > 0
-        assert set(calls) == set(range(1, 9))
+        assert do_bench_using_profiling(lambda: work(9), is_vetted_benchmarking=True) > 0
+        assert set(calls) == set(range(1, 10))
     """
     assert names(write(tmp_path, script)) == [
         "work",
@@ -229,6 +236,7 @@ def test_each_timer_gives_the_script_what_it_would(tmp_path: Path) -> None:
         "work.7",
         "work.8",
         "work.9",
+        "work.10",
     ]
 
 
@@ -356,7 +364,7 @@ def test_a_call_that_raises_fails_alone(tmp_path: Path) -> None:
         (
             "import timeit\ntimeit.timeit(lambda: 1)\nassert 1 > 2, 'too slow'",
             "list",
-            "bench.py:3: AssertionError: too slow (after 1 calls of timers)",
+            "bench.py:3: AssertionError: too slow (after 1 call of timers)",
         ),
         (
             "import threading, timeit\n"

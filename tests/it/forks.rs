@@ -234,6 +234,31 @@ fn a_worker_that_ended_with_its_fork_server_is_no_fault_of_its_case() {
     assert!(reason.contains("not by itself"), "{reason}");
 }
 
+/// Such as those of a script, which runs to its first case before it answers.
+#[test]
+fn workers_on_a_gpu_that_are_not_forked_start_before_they_are_wanted() {
+    let prepares = "open('processes', 'a').write('\"prepares\"\\n')";
+    let place = place("no", "pass", prepares);
+    place.edit(
+        "sitecustomize.py",
+        "\"kind\": \"cpu\"",
+        "\"kind\": \"cuda\"",
+    );
+    let compare = ["compare", "./s.toml", "--base", "here"];
+    exits!(
+        place,
+        0,
+        [&compare[..], &["--set", "input_sets=1"]].concat()
+    );
+    let lines = lines(&place, "processes");
+    let starts = lines.iter().filter(|line| line.is_object()).count();
+    // Both sides introduce themselves, and take turns in five pairs.
+    assert_eq!(starts, 2 + 2 * 5, "{lines:?}");
+    let waiting = lines.iter().position(|line| line == "prepares").unwrap();
+    let cores = std::thread::available_parallelism().unwrap().get();
+    assert!(waiting >= 2 + 2 * (cores / 2).clamp(1, 5), "{lines:?}");
+}
+
 #[test]
 fn nothing_that_was_forked_outlives_the_harness() {
     // A child with a session of its own, and a daemon whose parent is gone.

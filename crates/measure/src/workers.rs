@@ -10,9 +10,10 @@ use super::command::{LIBRARIES, PACKAGE, worker_spec};
 use super::identity::identity;
 use super::listing::ListedWorkers;
 use super::loaded::{existing, for_checkout};
+use super::machine::cores;
 use crate::SetupError;
 use crate::git;
-use crate::worker::host::StartMode;
+use crate::worker::host::{StartMode, WorkerProcess};
 use crate::worker::{
     Conversation, Forking, Launcher, WorkerError, WorkerFailure, WorkerSpec, at_once,
 };
@@ -163,12 +164,6 @@ impl Processes {
         }
     }
 
-    /// Ends the workers that were started ahead, all at the same time.
-    pub fn end_ahead(&mut self) {
-        let ahead = std::mem::take(&mut self.ahead).into_values().flatten();
-        at_once(ahead.map(|worker| move || drop(worker)).collect());
-    }
-
     /// Forks so many processes of each worker that is forked, or fewer of several. Returns false where
     /// not all came up.
     pub fn start_first(&mut self, count: usize) -> bool {
@@ -184,17 +179,34 @@ impl Processes {
             .all(|started| started == count)
     }
 
-    /// Forks processes of workers that run on a GPU before they are wanted, until there are so many:
+    /// Starts processes of workers that run on a GPU before they are wanted, until there are so many:
     /// made at the same time, their contexts take as long as two made one after the other. A device
     /// with little memory is left alone.
     pub fn start_ahead(&mut self, counts: &BTreeMap<String, usize>) {
         for (name, count) in counts {
             let there = self.ahead.get(name).map_or(0, Vec::len);
             let more = count.saturating_sub(there);
-            if more > 1 && self.introduced.get(name).is_some_and(has_room) {
-                self.fork(name, more);
+            if more > 1
+                && self.introduced.get(name).is_some_and(has_room)
+                && self.fork(name, more).is_none()
+            {
+                self.start_beside(name, more);
             }
         }
+    }
+
+    /// Starts so many processes of a worker that is not forked, such as a script's, which runs to its
+    /// first case: at the same time on half of the cores, as another side does. One that does not
+    /// come up is started again when it is wanted, and then says why.
+    fn start_beside(&mut self, name: &str, count: usize) {
+        let log = self.log(name);
+        let Some(spec) = self.specs.get(name) else {
+            return;
+        };
+        let start = || WorkerProcess::start(spec, &log, self.limit);
+        let started = at_once(vec![start; count.min(cores() / 2)]);
+        let ahead = self.ahead.entry(name.to_owned()).or_default();
+        ahead.extend(started.into_iter().flatten().map(|one| Box::new(one) as _));
     }
 
     /// Forks so many processes of a worker, and returns how many came up; `None` for a worker that is
@@ -284,6 +296,11 @@ impl Processes {
 }
 
 impl Launcher for Processes {
+    fn end_ahead(&mut self) {
+        let ahead = std::mem::take(&mut self.ahead).into_values().flatten();
+        at_once(ahead.map(|worker| move || drop(worker)).collect());
+    }
+
     fn start(&mut self, worker: &str) -> Result<Box<dyn Conversation>, WorkerError> {
         match self.waiting.take() {
             Some((name, conversation)) if name == worker => return Ok(conversation),

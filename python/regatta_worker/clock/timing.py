@@ -349,7 +349,13 @@ def _measure_on_stream(
         sample = functools.partial(blocked.sample, plan.cold, call)
         return take_samples(plan, inputs, sample, host, on_torch=True)
     print("the call waits for the device: timed by plain events, not on a blocked stream")
-    return measure_events(call, plan, gpu, inputs, host=host) | {"synchronised": True}
+    with OneCore(plan.core) as core:
+        # The host's times are in the call's, and differ from core to core.
+        core.pin()
+        measured = measure_events(call, plan, gpu, inputs, host=host)
+        if core.pinned is not None:
+            measured["core"] = core.pinned
+    return measured | {"synchronised": True}
 
 
 def captured(call: Callable[[], Any]) -> tuple[Callable[[], None], Any, int]:

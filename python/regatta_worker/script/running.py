@@ -115,6 +115,8 @@ class Script:
         sys.path[0:1] = [folder, here, *filter(os.path.isdir, [os.path.join(here, "src")])]
         os.environ.setdefault("TRITON_CACHE_AUTOTUNING", "1")
         os.environ.setdefault("MPLBACKEND", "Agg")
+        # Both sides of a pair have memory on the device.
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         self.hooks.install()
         self._seed(0)
 

@@ -237,6 +237,7 @@ def _of_timer(read: Read, names: str, module: str) -> list[Adapter]:
 ADAPTERS: tuple[Adapter, ...] = (
     Adapter("triton.testing", "do_bench", do_bench(False)),
     Adapter("triton.testing", "do_bench_cudagraph", do_bench(True)),
+    Adapter("torch._inductor.utils", "do_bench_using_profiling", do_bench(False)),
     Adapter("tilelang.profiler.bench", "do_bench", do_bench(False)),
     Adapter("tilelang.profiler", "do_bench", do_bench(False)),
     *_of_timer(

@@ -70,8 +70,9 @@ class ScriptWorker:
         """All calls of the script, which has ended."""
         script = self.script
         if script.raised:
-            after = "" if script.declares else f" (after {len(script.calls)} calls of timers)"
-            raise Failed(script.ended + after)
+            count = len(script.calls)
+            after = f" (after {count} {'call' if count == 1 else 'calls'} of timers)"
+            raise Failed(script.ended + ("" if script.declares else after))
         return script.calls
 
     def prepare(self, request: Message) -> Message:

@@ -12,7 +12,7 @@ use crate::listing::{Started, in_order};
 use crate::loaded::Roots;
 use crate::schedule::CasePair;
 use crate::versions::Spec;
-use crate::worker::at_once;
+use crate::worker::{Launcher, at_once};
 use crate::workers::Processes;
 use regatta_core::record::baseline::Store;
 use regatta_core::record::header::{PairSide, Pairing};

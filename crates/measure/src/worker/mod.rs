@@ -101,6 +101,9 @@ pub trait Launcher: Send {
     /// # Errors
     /// When it does not come up.
     fn start(&mut self, worker: &str) -> Result<Box<dyn Conversation>, WorkerError>;
+
+    /// Ends the workers that were started before they are wanted.
+    fn end_ahead(&mut self) {}
 }
 
 /// A conversation with a worker.
