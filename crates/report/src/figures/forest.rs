@@ -109,7 +109,8 @@ fn title(judgement: &Judgement, all: usize, threshold: f64) -> String {
         (Some(most), ..) => counted(slower.count(), &most),
         (None, Some(_), _) if described.contains("faster") => described.to_owned(),
         (_, Some(most), _) => counted(faster.count(), &most),
-        (.., 0) => format!("No case of {all} changed by more than {}", Share(threshold)),
+        // Some may be faster: an improvement is shown at the gate's error alone.
+        (.., 0) => format!("No case of {all} is slower by {}", Share(threshold)),
         (.., open) => format!("{open} of {cases} may have changed"),
     }
 }
