@@ -122,6 +122,9 @@ pub struct Pairing {
     /// Why the suite of this side's revision could not be read. The head's serves both sides then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suite_unread: Option<String>,
+    /// True where the suite of this side's revision has no `[build]`, and the head's built it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub built_by_head: bool,
     /// Cases of the whole gate, where a part of them is measured in pairs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cases: Option<u32>,

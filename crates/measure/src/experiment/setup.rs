@@ -46,6 +46,8 @@ pub struct Setup {
     /// The settings that the revision's suite declares, and why that could not be read; both
     /// absent where the suite is the checkout's.
     pub declared: (Option<Settings>, Option<String>),
+    /// True where the revision's suite says nothing of a build, and the checkout's built it.
+    pub built_by_other: bool,
     /// The operators that the revision's suite declares, where it has one of its own.
     pub operators: Option<Operators>,
     /// Cases that the revision's suite has and the other side's does not.
@@ -73,6 +75,7 @@ impl Setup {
             own_suite: false,
             gates: false,
             declared: (None, None),
+            built_by_other: false,
             operators: None,
             left_out: Vec::new(),
             lacking: BTreeMap::new(),
@@ -319,8 +322,10 @@ impl Setup {
             worktree.map_err(|error| SetupError(format!("{error}{}", near(revision))))?;
         match self.suite_of(&worktree.directory, args) {
             RevisionSuite::Checkout => {}
-            RevisionSuite::Own(suite) => {
+            RevisionSuite::Own(mut suite) => {
                 self.declared.0 = Some(suite.settings.clone());
+                self.built_by_other = suite.build.is_none() && self.suite.build.is_some();
+                suite.build = suite.build.or_else(|| self.suite.build.clone());
                 self.suite = *suite;
             }
             RevisionSuite::Unread(reason) => self.declared.1 = Some(reason),
@@ -373,10 +378,7 @@ impl Setup {
             return RevisionSuite::Checkout;
         }
         match args.load_in(worktree) {
-            Ok(mut suite) => {
-                suite.build = suite.build.or_else(|| self.suite.build.clone());
-                RevisionSuite::Own(Box::new(suite))
-            }
+            Ok(suite) => RevisionSuite::Own(Box::new(suite)),
             Err(error) => {
                 let folder = worktree.join("").display().to_string();
                 RevisionSuite::Unread(one_line(&error.to_string()).replace(&folder, ""))
@@ -496,9 +498,11 @@ struct SuiteBuild<'a> {
 impl SuiteBuild<'_> {
     fn build_in(&self, place: &Place) -> Option<Build> {
         match self.side.suite_of(&place.directory, self.args) {
-            RevisionSuite::Own(suite) => suite.build,
+            RevisionSuite::Own(suite) if suite.build.is_some() => suite.build,
             RevisionSuite::New(_) => None,
-            RevisionSuite::Checkout | RevisionSuite::Unread(_) => self.side.suite.build.clone(),
+            RevisionSuite::Own(_) | RevisionSuite::Checkout | RevisionSuite::Unread(_) => {
+                self.side.suite.build.clone()
+            }
         }
     }
 }
