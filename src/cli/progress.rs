@@ -35,6 +35,7 @@ impl Listener for Terminal {
             done: 0,
             invocation: String::new(),
             failed: 0,
+            first_failure: None,
             disturbed: 0,
             by: Vec::new(),
         })
@@ -70,6 +71,9 @@ struct Progress {
     done: usize,
     invocation: String,
     failed: usize,
+    /// The case that failed first, with its reason, until it is shown: a suite that fails throughout
+    /// is not waited for.
+    first_failure: Option<String>,
     disturbed: usize,
     by: Vec<Disturbance>,
 }
@@ -111,9 +115,13 @@ impl Observer for Progress {
         let since = self.began.elapsed();
         let line = self.line(since, &case.to_string());
         match &mut self.output {
-            ProgressOutput::Redrawn => draw(&line),
+            ProgressOutput::Redrawn => {
+                self.first_failure.take().into_iter().for_each(note);
+                draw(&line);
+            }
             ProgressOutput::Lines(pace) => {
                 if pace.is_due(since, self.done, self.all) {
+                    self.first_failure.take().into_iter().for_each(note);
                     note(line);
                 }
             }
@@ -122,7 +130,12 @@ impl Observer for Progress {
     }
 
     fn done(&mut self, entry: &Entry) {
-        self.failed += usize::from(matches!(entry.outcome, Outcome::Failed { .. }));
+        if let Outcome::Failed { reason, .. } = &entry.outcome {
+            if self.failed == 0 {
+                self.first_failure = Some(format!("failed: {}: {reason}", entry.case));
+            }
+            self.failed += 1;
+        }
         if let Outcome::Measured(measured) = &entry.outcome {
             self.disturbed += usize::from(!measured.disturbed.is_empty());
             self.by = worst(self.by.iter().chain(&measured.disturbed));
@@ -215,6 +228,7 @@ mod tests {
             done: 37,
             invocation: "invocation 2/5".to_owned(),
             failed: 0,
+            first_failure: None,
             disturbed: 0,
             by: Vec::new(),
         };
