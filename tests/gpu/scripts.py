@@ -1,0 +1,262 @@
+#!/usr/bin/env python3
+"""Gates benchmark scripts of public projects as they are, on a GPU: unchanged, and 5 % slower.
+
+    tests/gpu/scripts.py fetch FOLDER                      clones the Python files of the projects
+    tests/gpu/scripts.py list REGATTA FOLDER OUT [NAME...]  prints the cases of each script
+    tests/gpu/scripts.py gate REGATTA FOLDER OUT [NAME...]  gates each with itself, then slowed
+
+Each project is committed beside a suite of two lines, and the head is its working tree. In the
+slowed one, each function that the script times is followed by a kernel that spins for 5 % of its
+device time (planted.py), where that is at least 40 µs. Writes a line a gate to OUT/rows.jsonl, and
+exits 1 where an unchanged row is worse. docs/EVIDENCE.md has what an H200 gave.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+IDENTITY = ["-c", "user.name=Ann", "-c", "user.email=ann@example.org", "-c", "gc.auto=0"]
+
+PROJECTS = {
+    "gpu-mode/lectures": "7cb40f67ad",
+    "XunhaoLai/native-sparse-attention-triton": "9bea856c91",
+    "fla-org/flash-linear-attention": "bc3b101dcb",
+    "linkedin/Liger-Kernel": "ead96b618e",
+    "meta-pytorch/attention-gym": "7fdb85d0b9",
+    "alexzhang13/flashattention2-custom-mask": "8170916288",
+}
+"""The repositories on GitHub, and the commit of each that was tried."""
+
+LIMIT_S = int(os.environ.get("SCRIPTS_GATE_S", "100"))
+"""A gate starts no pair that would end later."""
+
+
+@dataclass(frozen=True)
+class Script:
+    """A benchmark script of a project."""
+
+    project: str
+    path: str
+    arguments: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        stem = Path(self.path).stem.removeprefix("benchmark_").removeprefix("test_")
+        return "examples" if self.path.startswith("examples/") else stem
+
+
+def scripts(project: str, folder: str, names: str, *arguments: str) -> list[Script]:
+    paths = [f"{folder}/{name}.py".lstrip("/") for name in names.split()]
+    return [Script(project, path, arguments) for path in paths]
+
+
+SCRIPTS = [
+    *scripts("gpu-mode/lectures", "lecture_001", "triton_square"),
+    *scripts(
+        "gpu-mode/lectures",
+        "lecture_018/kernels",
+        "triton_fused_add_mul_relu triton_fused_add_mul_activation",
+    ),
+    *scripts(
+        "XunhaoLai/native-sparse-attention-triton",
+        "test",
+        "test_linear_compress test_compress_key_value test_compressed_attention "
+        "test_topk_sparse_attention test_flash_attention",
+    ),
+    *scripts(
+        "fla-org/flash-linear-attention",
+        "benchmarks/modules",
+        "benchmark_activations benchmark_conv benchmark_cross_entropy benchmark_l2norm "
+        "benchmark_layernorm benchmark_tokenshift",
+    ),
+    *scripts(
+        "linkedin/Liger-Kernel",
+        "benchmark/scripts",
+        "benchmark_dyt benchmark_geglu benchmark_group_norm benchmark_jsd benchmark_kl_div "
+        "benchmark_layer_norm benchmark_poly_norm benchmark_relu_squared benchmark_rms_norm "
+        "benchmark_rope benchmark_softmax benchmark_sparsemax benchmark_swiglu benchmark_tvd",
+        "--overwrite",
+    ),
+    *scripts(
+        "meta-pytorch/attention-gym",
+        "benchmarks/sparse",
+        "selected_attention_benchmark",
+        "--no-calculate-bwd",
+    ),
+    *scripts("meta-pytorch/attention-gym", "examples", "benchmark"),
+    *scripts("alexzhang13/flashattention2-custom-mask", "", "test_benchmark"),
+]
+
+TIMERS = {"do_bench", "do_bench_cudagraph", "do_bench_using_profiling"}
+
+
+def git(folder: Path, *words: str) -> None:
+    subprocess.run(["git", *IDENTITY, *words], cwd=folder, check=True, capture_output=True)
+
+
+def fetch(folder: Path) -> None:
+    """The Python files of the projects, each in a folder of its name."""
+    for project, commit in PROJECTS.items():
+        into = folder / project.replace("/", "+")
+        if into.exists():
+            continue
+        into.mkdir(parents=True)
+        git(into, "clone", "--filter=blob:none", "-n", f"https://github.com/{project}", ".git-full")
+        full = into / ".git-full"
+        git(full, "checkout", commit, "--", "*.py")
+        for file in full.rglob("*.py"):
+            target = into / file.relative_to(full)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, target)
+        shutil.rmtree(full)
+
+
+def checkout(folder: Path, out: Path, script: Script) -> Path:
+    """The project and a suite of the script, committed."""
+    work = out / "work" / script.name
+    shutil.rmtree(work, ignore_errors=True)
+    shutil.copytree(folder / script.project.replace("/", "+"), work)
+    words = ", ".join(json.dumps(word) for word in (f"script:{script.path}", *script.arguments))
+    (work / "suite.toml").write_text(
+        f"workers.{script.name} = [{words}]\npolicy.threshold = 0.02\n"
+    )
+    shutil.copy(HERE / "planted.py", work)
+    (work / "data").mkdir(exist_ok=True)
+    (work / ".gitignore").write_text("reports\n__pycache__\ndata\n*.csv\n*.png\n*.html\n")
+    for step in (["init", "-q", "-b", "main"], ["add", "-f", "."], ["commit", "-qm", script.name]):
+        git(work, *step)
+    return work
+
+
+def plant(work: Path, script: Script) -> None:
+    """Has a kernel that spins follow each function that the script, or a file beside it, times.
+    Nothing else moves: lines stay where they are."""
+    for path in sorted((work / script.path).parent.glob("*.py")):
+        text = path.read_text()
+        lines = text.encode().splitlines(keepends=True)
+        starts = [sum(map(len, lines[:row])) for row in range(len(lines) + 1)]
+        edits: list[tuple[int, bytes]] = []
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Call) and node.args:
+                called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+                first: Any = node.args[0]
+                if called in TIMERS:
+                    before = b"__import__('planted').slowed("
+                    edits.append((starts[first.lineno - 1] + first.col_offset, before))
+                    edits.append((starts[first.end_lineno - 1] + first.end_col_offset, b")"))
+        source = text.encode()
+        for place, inserted in sorted(edits, reverse=True):
+            source = source[:place] + inserted + source[place:]
+        path.write_bytes(source)
+
+
+def answer(regatta: str, work: Path, command: list[str]) -> dict[str, Any]:
+    """A gate's exit code, seconds and the words of its rows."""
+    began = time.monotonic()
+    done = subprocess.run(
+        [regatta, *command], cwd=work, capture_output=True, text=True, check=False
+    )
+    row: dict[str, Any] = {"exit": done.returncode, "s": round(time.monotonic() - began, 1)}
+    try:
+        rows = json.loads(done.stdout).get("rows", [])
+    except json.JSONDecodeError:
+        rows = []
+    if not rows:
+        row["error"] = (done.stderr or done.stdout)[-1500:]
+    words = {each["case"]: each["word"] for each in rows}
+    row["words"] = dict(Counter(words.values()))
+    row["worse"] = [case for case, word in words.items() if word == "regressed"][:20]
+    row["missing"] = [case for case, word in words.items() if word == "missing"][:3]
+    (work / "reports").mkdir(exist_ok=True)
+    (work / "reports" / f"answer-{len(command)}-{time.time_ns()}.json").write_text(done.stdout)
+    return row
+
+
+def planted(work: Path) -> tuple[int, int]:
+    """The calls that were slowed in each process that made them, and all calls."""
+    slow: dict[int, bool] = {}
+    for path in work.glob("reports/planted-*.jsonl"):
+        for number, line in enumerate(path.read_text().splitlines()):
+            slow[number] = slow.get(number, True) and json.loads(line)["planted"]
+    return sum(slow.values()), len(slow)
+
+
+def gate(regatta: str, folder: Path, out: Path, script: Script) -> list[dict[str, Any]]:
+    """A gate of the script with itself, and one with its functions slowed."""
+    work = checkout(folder, out, script)
+    command = ["gate", "./suite.toml", "--base", "git:main", "--json", "--quiet", "--no-resume"]
+    command += ["--time-limit", f"{LIMIT_S}s"]
+    about = {"project": script.project, "script": script.path}
+    same = about | {"what": "unchanged"} | answer(regatta, work, command)
+    if not same["words"]:
+        return [same]
+    plant(work, script)
+    slower = about | {"what": "+5 %"} | answer(regatta, work, command)
+    slower["planted"], slower["calls"] = planted(work)
+    return [same, slower]
+
+
+def listed(regatta: str, folder: Path, out: Path, script: Script) -> dict[str, Any]:
+    work, began = checkout(folder, out, script), time.monotonic()
+    command = [regatta, "list", "./suite.toml"]
+    try:
+        done = subprocess.run(
+            command, cwd=work, capture_output=True, text=True, check=False, timeout=280
+        )
+    except subprocess.TimeoutExpired:
+        return {"script": script.path, "error": "not listed within 280 s"}
+    row: dict[str, Any] = {"script": script.path, "exit": done.returncode}
+    row["s"] = round(time.monotonic() - began, 1)
+    cases = [line for line in done.stdout.splitlines() if f"{script.name}/" in line]
+    row |= {"cases": len(cases), "first": done.stdout[:400], "error": done.stderr[-700:]}
+    return row
+
+
+def main() -> int:
+    what, *words = sys.argv[1:]
+    if what == "fetch":
+        fetch(Path(words[0]).resolve())
+        return 0
+    regatta, folder, out = (str(Path(words[0]).resolve()), Path(words[1]).resolve(), Path(words[2]))
+    out = out.resolve()
+    (out / "work").mkdir(parents=True, exist_ok=True)
+    named = {script.name: script for script in SCRIPTS}
+    chosen = [named[name] for name in words[3:] or named]
+    worse = 0
+    with (out / "rows.jsonl").open("a") as rows:
+
+        def write(row: dict[str, Any]) -> None:
+            rows.write(json.dumps(row) + "\n")
+            rows.flush()
+            print(json.dumps(row)[:600], flush=True)
+
+        if what == "list":
+            with ThreadPoolExecutor(6) as pool:
+                for row in pool.map(lambda each: listed(regatta, folder, out, each), chosen):
+                    write(row)
+            return 0
+        deadline = time.monotonic() + float(os.environ.get("SCRIPTS_LIMIT_S", "1e9"))
+        for script in chosen:
+            if time.monotonic() > deadline:
+                write({"script": script.path, "error": "not begun: no time was left"})
+                continue
+            for row in gate(regatta, folder, out, script):
+                worse += row["what"] == "unchanged" and bool(row["worse"])
+                write(row)
+    return 1 if worse else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
