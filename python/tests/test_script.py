@@ -185,6 +185,22 @@ def test_calls_are_named_by_function_and_simple_values(tmp_path: Path) -> None:
     ]
 
 
+def test_a_list_that_a_loop_runs_over_names_nothing(tmp_path: Path) -> None:
+    script = """
+        import timeit
+
+        def sweep(kinds, sizes, shape):
+            for kind in kinds:
+                for at, size in enumerate(sizes):
+                    timeit.timeit(lambda: sorted(range(size)), number=1)
+
+        sweep(["a", "b"], (4, 8), (1, 2))
+    """
+    assert names(write(tmp_path, script)) == [
+        f"sweep.sorted:kind={kind},shape=1x2,size={size}" for kind in "ab" for size in (4, 8)
+    ]
+
+
 def test_what_timers_measured_names_nothing() -> None:
     kept = functools.partial(places.simplified, returned={0.5})
     values = [kept("x", value) for value in (0.5, 0.25, 1.23456789, 1 << 50, "007", "auto", "a b")]

@@ -120,16 +120,22 @@ def is_users(path: str, module: str) -> bool:
 def around(frame: FrameType) -> Iterator[tuple[str, Any]]:
     """The arguments of the frame's function, and the variables of the loops around its line."""
     code, here = frame.f_code, frame.f_locals
+    loops = loops_around(code.co_filename, frame.f_lineno)
     if code.co_name != "<module>":
+        # A list that a loop runs over names no call in it: its variable does, and keeps its value
+        # where the list gets one more.
+        over = {name for loop in loops for name in names_in(loop.iter)}
         for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
             value = here.get(name)
+            if name in over and isinstance(value, (list, tuple)):
+                continue
             if dataclasses.is_dataclass(value) and not isinstance(value, type):
                 # The function to measure, as some projects pass it on.
                 for field in dataclasses.fields(value):
                     yield field.name, getattr(value, field.name, None)
             elif name in here:
                 yield name, value
-    for name in loop_variables(code.co_filename, frame.f_lineno):
+    for name in dict.fromkeys(name for loop in loops for name in loop_variables(loop)):
         if name in here:
             yield name, here[name]
             yield from options(here[name])
@@ -151,18 +157,32 @@ def options(line: Any) -> Iterator[tuple[str, Any]]:
                 yield name, values[0] if len(values) == 1 else values or True
 
 
-def loop_variables(path: str, line: int) -> list[str]:
-    """Targets of the `for` loops around a line of a file, within its function."""
-    found: list[str] = []
+Loop = ast.For | ast.AsyncFor
+
+
+def loops_around(path: str, line: int) -> list[Loop]:
+    """The `for` loops around a line of a file, within its function, the innermost first."""
+    found: list[Loop] = []
     node: ast.AST | None = syntax(path)
     while node is not None:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             found.clear()
         if isinstance(node, (ast.For, ast.AsyncFor)):
-            names = (each.id for each in ast.walk(node.target) if isinstance(each, ast.Name))
-            found.extend(names)
+            found.append(node)
         node = next((child for child in _children(node) if _spans(child, line)), None)
-    return list(dict.fromkeys(reversed(found)))
+    return found[::-1]
+
+
+def loop_variables(loop: Loop) -> list[str]:
+    """The names that a loop sets, without the index of `enumerate`, which another value moves."""
+    targets: list[ast.AST] = [loop.target]
+    if called(loop.iter) == "enumerate" and isinstance(loop.target, ast.Tuple):
+        targets = list(loop.target.elts[1:])
+    return [name for target in targets for name in names_in(target)][::-1]
+
+
+def names_in(node: ast.AST) -> list[str]:
+    return [each.id for each in ast.walk(node) if isinstance(each, ast.Name)]
 
 
 def _children(node: ast.AST) -> Iterator[ast.AST]:
