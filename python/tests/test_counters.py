@@ -107,6 +107,14 @@ def test_every_name_in_every_module_is_counted_and_put_back(library: Any, user: 
     assert {library.select, user.choose, modules[-1].choose} == {original}
 
 
+def test_a_function_of_two_counters_is_counted_by_both(library: Any, user: Any) -> None:
+    original = library.select
+    both = [Counter(name, ("counted_library:select",)) for name in ("one", "other")]
+    counts, _ = count(lambda: (user.run(1), library.select(2)), both, built_in=())
+    assert (counts["calls.one"], counts["calls.other"]) == (2, 2)
+    assert library.select is user.choose is original
+
+
 @pytest.mark.parametrize(
     ("name", "call", "expected"),
     [

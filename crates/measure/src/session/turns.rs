@@ -459,7 +459,7 @@ impl<'a, E> Running<'a, E> {
     /// Ends the worker of a case that is measured later, beside no other process.
     fn abandon(&mut self, run: Option<CaseRun<'_>>) {
         drop(run);
-        // They take memory that the case lacks.
+        // Workers that wait for their pair take memory that the case lacks.
         self.session.launcher.end_ahead();
         if matches!(self.worker, LaneWorker::Down(_)) {
             // It did not start while another process was up, and may alone.
