@@ -201,6 +201,23 @@ def test_a_list_that_a_loop_runs_over_names_nothing(tmp_path: Path) -> None:
     ]
 
 
+def test_calls_in_comprehensions_have_their_variables(tmp_path: Path) -> None:
+    script = """
+        import timeit
+
+        def sweep(sizes):
+            return {
+                size: [timeit.timeit(lambda: sorted(range(size)), number=1) for kind in "ab"]
+                for size in sizes
+            }
+
+        sweep((4, 8))
+        rates = [1e9 / timeit.timeit(lambda: sorted(range(n)), number=1) for n in [2]]
+    """
+    within = [f"sweep.sorted:kind={kind},size={size}" for size in (4, 8) for kind in "ab"]
+    assert names(write(tmp_path, script)) == [*within, "sorted:n=2"]
+
+
 def test_what_timers_measured_names_nothing() -> None:
     kept = functools.partial(places.simplified, returned={0.5})
     values = [kept("x", value) for value in (0.5, 0.25, 1.23456789, 1 << 50, "007", "auto", "a b")]

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import functools
 import inspect
+import itertools
 import os
 import re
 import shlex
@@ -73,9 +74,8 @@ def place(
             if simple is not None and len(values) < MOST_VALUES:
                 values[name] = simple
     path = inner.f_code.co_filename
-    function = re.sub(
-        r".*<locals>\.", "", getattr(inner.f_code, "co_qualname", inner.f_code.co_name)
-    )
+    named = next(each.f_code for each in frames if each.f_code.co_name not in COMPREHENSIONS)
+    function = re.sub(r".*<locals>\.", "", getattr(named, "co_qualname", named.co_name))
     if function == "<module>":
         function = "" if timed else os.path.splitext(os.path.basename(path))[0]
     name = ".".join(part for part in (function, timed) if part)
@@ -120,7 +120,7 @@ def is_users(path: str, module: str) -> bool:
 def around(frame: FrameType) -> Iterator[tuple[str, Any]]:
     """The arguments of the frame's function, and the variables of the loops around its line."""
     code, here = frame.f_code, frame.f_locals
-    loops = loops_around(code.co_filename, frame.f_lineno)
+    loops = loops_around(code.co_filename, position(frame))
     if code.co_name != "<module>":
         # A list that a loop runs over names no call in it: its variable does, and keeps its value
         # where the list gets one more.
@@ -157,19 +157,37 @@ def options(line: Any) -> Iterator[tuple[str, Any]]:
                 yield name, values[0] if len(values) == 1 else values or True
 
 
-Loop = ast.For | ast.AsyncFor
+Loop = ast.For | ast.AsyncFor | ast.comprehension
+
+COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+"""The names of frames that a comprehension has of its own, before Python 3.12."""
 
 
-def loops_around(path: str, line: int) -> list[Loop]:
-    """The `for` loops around a line of a file, within its function, the innermost first."""
+Position = tuple[int, int]
+"""A line and a column in bytes; -1 for a column that is not known."""
+
+
+def position(frame: FrameType) -> Position:
+    """The place in its file of the call that a frame makes."""
+    # Python 3.10 has the line alone.
+    positions = getattr(frame.f_code, "co_positions", lambda: ())()
+    place = next(itertools.islice(positions, frame.f_lasti // 2, None), None)
+    if place is None or place[0] is None or place[2] is None:
+        return frame.f_lineno, -1
+    return place[0], place[2]
+
+
+def loops_around(path: str, place: Position) -> list[Loop]:
+    """The `for` loops around a place in a file, within its function, the innermost first."""
     found: list[Loop] = []
     node: ast.AST | None = syntax(path)
     while node is not None:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             found.clear()
-        if isinstance(node, (ast.For, ast.AsyncFor)):
+        if isinstance(node, (ast.For, ast.AsyncFor)) and not _spans(node.iter, place):
             found.append(node)
-        node = next((child for child in _children(node) if _spans(child, line)), None)
+        found.extend(getattr(node, "generators", []))
+        node = next((child for child in _children(node) if _spans(child, place)), None)
     return found[::-1]
 
 
@@ -194,8 +212,12 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
             yield from _children(child)
 
 
-def _spans(node: Any, line: int) -> bool:
-    return bool(node.lineno <= line <= (node.end_lineno or node.lineno))
+def _spans(node: Any, place: Position) -> bool:
+    line, column = place
+    end = node.end_lineno or node.lineno
+    if column < 0 or node.end_col_offset is None:
+        return bool(node.lineno <= line <= end)
+    return bool((node.lineno, node.col_offset) <= place < (end, node.end_col_offset))
 
 
 def package(path: str) -> tuple[str, str] | None:
