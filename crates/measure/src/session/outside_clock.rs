@@ -80,8 +80,9 @@ const CHANGE_ERROR: f64 = 0.1;
 /// counter of the kernel tells.
 const MAX_TIME: Duration = Duration::from_secs(2);
 
-/// Requests of the second half of that time have so many times as many calls: a core that waited for
-/// a request is slow for its first milliseconds.
+/// After so long, requests have so many times as many calls: a core that waited for a request is slow
+/// for its first milliseconds, and beside other programs so are threads that the first call wakes.
+const SHORT_TIME: Duration = Duration::from_millis(250);
 const LONGER: u32 = 8;
 
 /// Pages that are mapped, written and given back at once, to see what a page fault takes.
@@ -185,7 +186,7 @@ impl Session<'_> {
             if claim.is_possible(shortest, disturbed) {
                 break true;
             }
-            if !is_long && began.elapsed() >= MAX_TIME / 2 && request.calls <= MAX_CALLS / LONGER {
+            if !is_long && began.elapsed() >= SHORT_TIME && request.calls <= MAX_CALLS / LONGER {
                 is_long = true;
                 request.calls *= LONGER;
                 (of_calls, of_changes) = (CallTime::MAX, Vec::new());
