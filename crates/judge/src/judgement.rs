@@ -54,8 +54,8 @@ pub struct Judgement {
     /// The demands that could not be judged, as sentences: each keeps the run from passing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gaps: Vec<String>,
-    /// Demands of the base's suite that the head's does not make, as a sentence of the verdict's
-    /// first line.
+    /// Demands of the base's suite that the head's does not make, and that its build made the base,
+    /// as a sentence of the verdict's first line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weaker: Option<String>,
     /// The reference of declared operators' results, as a sentence of the verdict's first line.

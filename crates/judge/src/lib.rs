@@ -111,7 +111,7 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
         structure_incomparable,
         structure_only,
         differences: [differences.soft, demands.all].concat(),
-        weaker: weaker(&demands.weaker),
+        weaker: weaker(&demands.weaker, base),
         paired,
         rows,
         expectations: [
@@ -214,12 +214,22 @@ fn summary(side: &Side) -> SideSummary {
     }
 }
 
-/// The demands that the head's suite weakens, as a sentence. The head's rules decide, so it stands
-/// in the verdict's first line.
-fn weaker(demands: &[Mismatch]) -> Option<String> {
+/// The demands that the head's suite weakens, and that its build made the base, as a sentence. The
+/// head's suite decides, so it stands in the verdict's first line.
+fn weaker(demands: &[Mismatch], base: Option<&Side>) -> Option<String> {
     let each: Vec<String> = demands.iter().map(ToString::to_string).collect();
-    let each = Some(each.join(", ")).filter(|each| !each.is_empty())?;
-    Some(format!("the suite demands less than the base's: {each}"))
+    let less = (!each.is_empty()).then(|| {
+        format!(
+            "the suite demands less than the base's: {}",
+            each.join(", ")
+        )
+    });
+    let pairing = base.and_then(|base| base.header.pairing.as_ref());
+    let built = pairing
+        .filter(|pairing| pairing.built_by_head)
+        .map(|_| "the base has no [build], and was built by the head's".to_owned());
+    let sentences: Vec<String> = less.into_iter().chain(built).collect();
+    (!sentences.is_empty()).then(|| sentences.join("; "))
 }
 
 /// Rows of cases that the suite of the base's revision has and the head's has not, where these

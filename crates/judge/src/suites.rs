@@ -44,14 +44,15 @@ impl Demands {
 
 /// Compares what the suites of two runs demand, override and sample.
 pub fn demands(base: &RunHeader, head: &RunHeader) -> Demands {
-    const BY_HEAD: &str = "of the head on both sides";
     let mut demands = Demands::default();
     let pairing = base.pairing.as_ref();
     if let Some(reason) = pairing.and_then(|pairing| pairing.suite_unread.as_ref()) {
-        demands.add("suite", format!("not read ({reason})"), BY_HEAD, true);
-    }
-    if pairing.is_some_and(|pairing| pairing.built_by_head) {
-        demands.add("build", "none", BY_HEAD, true);
+        demands.add(
+            "suite",
+            format!("not read ({reason})"),
+            "of the head on both sides",
+            true,
+        );
     }
     // A value that a version or the command line sets is asked for, and said there.
     let options = changed_options(head);
