@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use cli::outputs::{self, OF_HISTORIES, OF_TRACES};
 use cli::{
-    Ended, Stop, baseline, bisect, build, compare, completions, diff, doctor, env, gate, gone,
-    history, init, leave_nothing, list, note, report, run, trace, worker,
+    Ended, Stop, baseline, bisect, build, compare, completions, diff, doctor, env, gate, history,
+    init, leave_nothing, list, note, report, run, trace, worker,
 };
 use owo_colors::OwoColorize;
 use regatta_core::secrets;
@@ -101,18 +101,14 @@ fn command_line() -> clap::Command {
 fn main() -> ExitCode {
     supervisor::here();
     let words: Vec<String> = std::env::args().collect();
-    let refused = |text| {
-        complain(&Stop::Usage(text));
-        ExitCode::from(2)
-    };
-    if let Some(text) = gone::nested(&words) {
-        return refused(text);
-    }
     let read = command_line().try_get_matches();
     let cli = match read.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
-        Err(error) => match gone::on_command_line(&error, &words) {
-            Some(text) => return refused(text),
+        Err(error) => match outputs::format_as_flag(&error) {
+            Some(text) => {
+                complain(&Stop::Usage(text));
+                return ExitCode::from(2);
+            }
             None => return show(&error, &words),
         },
     };
@@ -169,7 +165,4 @@ fn complain(stop: &Stop) {
     let words: Vec<String> = std::env::args().collect();
     let text = secrets::masked(stop.to_string(), &secrets::hidden_values(&words, []));
     note(format!("{}: {text}", word.red().bold()));
-    if let Some(more) = gone::in_suite(&text) {
-        note(more);
-    }
 }

@@ -9,7 +9,6 @@ pub mod diff;
 pub mod doctor;
 pub mod env;
 pub mod gate;
-pub mod gone;
 pub mod history;
 pub mod init;
 pub mod list;

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use clap::error::{ContextKind, ContextValue};
 
 use super::{Stop, note, print, print_as_made};
 use regatta_core::suite::document::nearest;
@@ -275,6 +276,17 @@ fn summarise(report: &Report, path: &Path) -> Result<(), Stop> {
         }
     }
     Ok(())
+}
+
+/// The message for a flag that is the name of a report's format, such as `--html`.
+pub fn format_as_flag(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let word = word.split('=').next()?;
+    let mut formats = Format::all().map(Format::name);
+    let format = formats.find(|name| word.strip_prefix("--") == Some(*name))?;
+    Some(format!("`{word}` is written --output {format}=PATH"))
 }
 
 /// Annotates the reason for a missing report. Its reader may be gone.

@@ -30,7 +30,7 @@ transcripts! {
     #[ignore = "needs CUDA's compilers"] cuda_compiled
     doctor documents environments examples
     #[ignore = "needs NumPy and JAX"] examples_python
-    failing_workers gone history identity init injection instructions
+    failing_workers history identity init injection instructions
     #[ignore = "needs JAX"] jax
     promises refused_commands refused_files refused_suites refused_workers
     resume secrets shards structure suites terminal trace trace_import tuners whose_code worker_logs
