@@ -151,8 +151,8 @@ class Session:
 
     def _census(self, request: Message) -> Message:
         """Profiles one call, then counts named functions in further calls."""
-        worker, times_only = self._ready(), bool(request.get("times_only"))
-        census = {"launches": [], "counts": {}} if times_only else worker.census()
+        worker = self._ready()
+        census = worker.census()
         uncounted = census.pop("uncounted", {})
         recorded: list[Message] = getattr(worker, "recorded", list)()
         census |= {"recorded": recorded} if recorded else {}
@@ -161,8 +161,6 @@ class Session:
                 census["counted"] = self._optional("counted", "reads no hardware counters")(metrics)
             except (CensusError, OSError, Unsupported) as error:
                 uncounted["instructions"] = str(error)
-        if times_only:
-            return census
         call, agreed = getattr(worker, "call", None), getattr(worker, "agreed", None)
         if call and not agreed:
             calls, why = functions.count_functions(call, self._library)

@@ -216,11 +216,10 @@ def answer(of: Any, **request: Any) -> dict[str, Any]:
     return session.answer(json.dumps({"id": 1, "type": "census", **request}).encode())
 
 
-@pytest.mark.parametrize("times_only", [False, True])
-def test_counters_are_read_where_they_are_asked_for(times_only: bool) -> None:
-    found = answer(worker(counted=counts), metrics=[EXECUTED], times_only=times_only)
+def test_counters_are_read_where_they_are_asked_for() -> None:
+    found = answer(worker(counted=counts), metrics=[EXECUTED])
     assert found["counted"][0]["kernels"][0]["counts"] == {EXECUTED: 1.0}
-    assert "counted" not in answer(worker(counted=counts), times_only=times_only)
+    assert "counted" not in answer(worker(counted=counts))
 
 
 @pytest.mark.parametrize(

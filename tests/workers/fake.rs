@@ -405,21 +405,22 @@ impl Worker for Fake {
         })
     }
 
-    fn census(&mut self, times_only: bool, metrics: &[String]) -> Result<Census, Refusal> {
+    fn census(&mut self, metrics: &[String]) -> Result<Census, Refusal> {
         let case = self.prepared.as_ref().ok_or("no case is prepared")?;
         let (fault, gpu) = (fault::of(case), case.variant == "gpu");
-        let mut census = Census::default();
-        if !times_only {
-            census.structure = if gpu {
-                fault.census()?
-            } else {
-                Structure {
-                    counts: BTreeMap::from([("threads".to_owned(), splits(case))]),
-                    ..Structure::default()
-                }
-            };
-        }
-        census.activity = if gpu { fault.activity() } else { None };
+        let structure = if gpu {
+            fault.census()?
+        } else {
+            Structure {
+                counts: BTreeMap::from([("threads".to_owned(), splits(case))]),
+                ..Structure::default()
+            }
+        };
+        let mut census = Census {
+            structure,
+            activity: if gpu { fault.activity() } else { None },
+            ..Census::default()
+        };
         // Three calls as the clock had them: the device's record of one.
         let calls = census.activity.clone().map(|activity| RecordedCall {
             time_ns: None,
@@ -431,9 +432,6 @@ impl Worker for Fake {
                 .collect(),
         });
         census.recorded = calls.into_iter().cycle().take(3).collect();
-        if times_only {
-            census.activity = None;
-        }
         census.count(metrics, |metrics| fault.counted(metrics));
         Ok(census)
     }

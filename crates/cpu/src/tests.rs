@@ -135,7 +135,7 @@ fn the_split_that_was_asked_for_is_reported() {
             prepared.effective["num_splits_key"],
             ParamValue::Int(effective)
         );
-        let counts = worker.census(false, &[]).unwrap().structure.counts;
+        let counts = worker.census(&[]).unwrap().structure.counts;
         assert_eq!(counts["tasks"], effective as u64);
         if effective == 1 {
             assert_eq!(counts["threads"], 1, "one split of one head is one thread");

@@ -197,13 +197,13 @@ impl OpenDevice {
         }
     }
 
-    fn census(&mut self, times_only: bool, metrics: &[String]) -> Result<Census, Refusal> {
+    fn census(&mut self, metrics: &[String]) -> Result<Census, Refusal> {
         let (_, case) = self.case.as_mut().ok_or(NO_CASE)?;
-        let mut census = Census::default();
-        if !times_only {
-            census.structure = case.structure();
-            census.activity = known(activity::record_call(&mut self.device, case));
-        }
+        let mut census = Census {
+            structure: case.structure(),
+            activity: known(activity::record_call(&mut self.device, case)),
+            ..Census::default()
+        };
         if let Some(cache) = self.timed {
             let recorded = activity::record_samples(&mut self.clock, case, cache);
             census.recorded = known(recorded).unwrap_or_default();
@@ -311,8 +311,8 @@ impl Worker for CudaWorker {
         self.open()?.measure(request, pause)
     }
 
-    fn census(&mut self, times_only: bool, metrics: &[String]) -> Result<Census, Refusal> {
-        self.open()?.census(times_only, metrics)
+    fn census(&mut self, metrics: &[String]) -> Result<Census, Refusal> {
+        self.open()?.census(metrics)
     }
 
     fn release(&mut self) {

@@ -192,7 +192,6 @@ impl Conformance<'_> {
             self.check_repeats(&id, hello.repeats)?;
         }
         let census = RequestBody::Census {
-            times_only: false,
             metrics: Vec::new(),
         };
         self.check_reply(format!("{id}: census is answered"), census, |reply| {

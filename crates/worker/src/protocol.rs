@@ -71,9 +71,6 @@ pub enum RequestBody {
     Repeat(Repeat),
     /// Count what one call of the prepared case does to the machine.
     Census {
-        /// True where only [`Census::recorded`] is asked for: the rest is known.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        times_only: bool,
         /// Hardware counters to read, by their names in CUPTI's range profiler, apart from all
         /// timing. Empty: none.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -91,13 +91,13 @@ pub trait Worker {
         Err(Refusal::Unsupported(reason.to_owned()))
     }
 
-    /// Counts what one call of the prepared case does: its structure and what the device did, and
-    /// when; where `times_only`, no more than calls that are recorded as the last samples were
-    /// taken; and what hardware counters tell that `metrics` name.
+    /// Counts what one call of the prepared case does: its structure, what the device did and when,
+    /// in calls that are recorded as the last samples were taken too, and the hardware counters that
+    /// `metrics` name.
     ///
     /// # Errors
     /// When none is prepared, or the call fails.
-    fn census(&mut self, times_only: bool, metrics: &[String]) -> Result<Census, Refusal>;
+    fn census(&mut self, metrics: &[String]) -> Result<Census, Refusal>;
 
     /// Measures what the device reaches at the most, with no case prepared.
     ///
@@ -236,10 +236,7 @@ fn dispatch(worker: &mut dyn Worker, body: RequestBody, pause: Pause<'_>) -> Rep
             reply(worker.measure(&request, pause), ReplyBody::Measured)
         }
         RequestBody::Resume { .. } => failed("no measurement is paused".to_owned()),
-        RequestBody::Census {
-            times_only,
-            metrics,
-        } => reply(worker.census(times_only, &metrics), ReplyBody::Census),
+        RequestBody::Census { metrics } => reply(worker.census(&metrics), ReplyBody::Census),
         RequestBody::Repeat(request) => reply(worker.repeat(request), |()| ReplyBody::Repeated {
             errors: BTreeMap::new(),
         }),

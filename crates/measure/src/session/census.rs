@@ -27,7 +27,6 @@ pub(super) fn counters(suite: &Suite, case: &Case) -> Vec<Counter> {
 fn request(settings: &Settings) -> RequestBody {
     let metrics = METRICS.iter().filter(|_| settings.instructions);
     RequestBody::Census {
-        times_only: false,
         metrics: metrics.map(|metric| metric.name.to_owned()).collect(),
     }
 }

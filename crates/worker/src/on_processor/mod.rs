@@ -373,12 +373,12 @@ impl Worker for OnProcessor {
         Ok(())
     }
 
-    fn census(&mut self, times_only: bool, metrics: &[String]) -> Result<Census, Refusal> {
+    fn census(&mut self, metrics: &[String]) -> Result<Census, Refusal> {
         let (_, case) = self.prepared.as_mut().ok_or(NO_CASE)?;
-        let mut census = Census::default();
-        if !times_only {
-            census.structure = case.census();
-        }
+        let mut census = Census {
+            structure: case.census(),
+            ..Census::default()
+        };
         census.count(metrics, |_| {
             Err("this worker reads no hardware counters".to_owned())
         });
