@@ -76,14 +76,17 @@ const CHANGE_NS_PER_BYTE: f64 = 0.5;
 const CHANGE_ERROR: f64 = 0.1;
 
 /// A call is timed for so long before its samples are refused; the shortest time counts. A core whose
-/// other hardware thread computes for somebody else is slow, but for some milliseconds, and no
-/// counter of the kernel tells.
-const MAX_TIME: Duration = Duration::from_secs(2);
+/// other hardware thread computes for somebody else is slow, and no counter of the kernel tells.
+const MAX_TIME: Duration = Duration::from_secs(4);
 
-/// After so long, requests have so many times as many calls: a core that waited for a request is slow
-/// for its first milliseconds, and beside other programs so are threads that the first call wakes.
+/// After so long, every second request has so many times as many calls: a core that waited for a
+/// request is slow for its first milliseconds, and beside other programs so are threads that the
+/// first call wakes.
 const SHORT_TIME: Duration = Duration::from_millis(250);
 const LONGER: u32 = 8;
+
+/// After so long it counts whether other programs began after the samples.
+const LATER: Duration = Duration::from_secs(1);
 
 /// Pages that are mapped, written and given back at once, to see what a page fault takes.
 const FAULTS_TIMED: usize = 256;
@@ -153,14 +156,25 @@ impl Session<'_> {
             return Ok(());
         };
         let most_change_ns = CHANGE_NS + CHANGE_NS_PER_BYTE * attention.map_or(0.0, work::bytes);
-        let (mut of_calls, mut of_none, mut of_changes) = (first, Vec::new(), Vec::new());
-        let (mut shortest, began) = (CallTime::MAX, Instant::now());
-        let (mut attempts, mut is_long) = (0, false);
+        let (mut short, mut long) = (
+            Requests::of(request.calls, first),
+            Requests::of(request.calls.saturating_mul(LONGER), CallTime::MAX),
+        );
+        let (mut of_none, mut shortest, began) = (Vec::new(), CallTime::MAX, Instant::now());
+        let mut attempts = 0;
         let is_bounded = loop {
-            if began.elapsed() >= MAX_TIME {
-                // Programs that began after the samples slow these calls alone.
-                let began_later = self.state.load.disturbed_since(began_at.as_ref(), &device);
-                break claim.is_possible(shortest, disturbed || began_later);
+            let is_long = attempts % 2 == 1 && long.calls <= MAX_CALLS;
+            let tried = if is_long && began.elapsed() >= SHORT_TIME {
+                &mut long
+            } else {
+                &mut short
+            };
+            request.calls = tried.calls;
+            if attempts > 0 {
+                request.core = cores.next().flatten();
+                if let Some(span) = self.span(worker, request, &faults)? {
+                    tried.of_calls = tried.of_calls.shorter(span);
+                }
             }
             attempts += 1;
             // Calls take no less than the shortest request of theirs, and all else what it takes as
@@ -172,28 +186,28 @@ impl Session<'_> {
             };
             of_none.extend(self.span(worker, empty, &faults)?);
             let overhead = CallTime::median(&of_none).at_most(MAX_REQUEST_NS, 1.0);
-            let mut a_call = of_calls.less(overhead).per_call(calls);
+            let mut a_call = tried.of_calls.less(overhead).per_call(calls);
             if request.step == RepeatStep::ChangeAndCall {
                 let changed = Repeat {
                     step: RepeatStep::Change,
                     ..request
                 };
-                of_changes.extend(self.span(worker, changed, &faults)?);
-                let change = CallTime::median(&of_changes).less(overhead).per_call(calls);
+                tried
+                    .of_changes
+                    .extend(self.span(worker, changed, &faults)?);
+                let change = CallTime::median(&tried.of_changes);
+                let change = change.less(overhead).per_call(calls);
                 a_call = a_call.less(change.at_most(most_change_ns, 1.0 + CHANGE_ERROR));
             }
             shortest = shortest.shorter(a_call);
-            if claim.is_possible(shortest, disturbed) {
+            // Programs that began after the samples slow these calls alone.
+            let began_later = began.elapsed() >= LATER
+                && self.state.load.disturbed_since(began_at.as_ref(), &device);
+            if claim.is_possible(shortest, disturbed || began_later) {
                 break true;
             }
-            if !is_long && began.elapsed() >= SHORT_TIME && request.calls <= MAX_CALLS / LONGER {
-                is_long = true;
-                request.calls *= LONGER;
-                (of_calls, of_changes) = (CallTime::MAX, Vec::new());
-            }
-            request.core = cores.next().flatten();
-            if let Some(span) = self.span(worker, request, &faults)? {
-                of_calls = of_calls.shorter(span);
+            if began.elapsed() >= MAX_TIME {
+                break false;
             }
         };
         if is_bounded {
@@ -320,6 +334,25 @@ impl Session<'_> {
             ReplyBody::Repeated { errors } => Ok(Some(errors)),
             ReplyBody::Unsupported { .. } => Ok(None),
             other => Err(super::no_answer(other).into()),
+        }
+    }
+}
+
+/// Requests of so many calls each.
+struct Requests {
+    calls: u32,
+    /// The shortest of them.
+    of_calls: CallTime,
+    /// Of as many changes without calls, the times.
+    of_changes: Vec<CallTime>,
+}
+
+impl Requests {
+    fn of(calls: u32, of_calls: CallTime) -> Requests {
+        Requests {
+            calls,
+            of_calls,
+            of_changes: Vec::new(),
         }
     }
 }
