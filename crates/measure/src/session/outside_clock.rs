@@ -343,7 +343,7 @@ struct Requests {
     calls: u32,
     /// The shortest of them.
     of_calls: CallTime,
-    /// Of as many changes without calls, the times.
+    /// The times of as many changes without calls.
     of_changes: Vec<CallTime>,
 }
 
