@@ -11,7 +11,7 @@ issue=repos/$1/issues/$2 report=$3 new=$4
 mark=$(head -n 1 "$report")
 case "$mark" in
   "<!-- regatta: "*" -->") ;;
-  *) echo "$report is no report of regatta" >&2; exit 2 ;;
+  *) echo "$report is not a report of regatta" >&2; exit 2 ;;
 esac
 url=$(MARK="$mark" gh api --paginate "$issue/comments" \
   --jq '.[] | select(.body | startswith(env.MARK)) | .url' | tail -n 1)

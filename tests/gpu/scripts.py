@@ -8,7 +8,8 @@
 Each project is committed beside a suite of two lines, and the head is its working tree. In the
 slowed one, each function that the script times is followed by a kernel that spins for 5 % of its
 device time (planted.py), where that is at least 40 µs. Writes a line a gate to OUT/rows.jsonl, and
-exits 1 where an unchanged row is worse. docs/EVIDENCE.md has what an H200 gave.
+exits 1 where an unchanged row is worse. A gate takes SCRIPTS_GATE_S seconds at the most (100), and
+none begins after SCRIPTS_LIMIT_S. docs/EVIDENCE.md has what an H200 gave.
 """
 
 from __future__ import annotations

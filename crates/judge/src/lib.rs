@@ -218,17 +218,15 @@ fn summary(side: &Side) -> SideSummary {
 /// head's suite decides, so it stands in the verdict's first line.
 fn weaker(demands: &[Mismatch], base: Option<&Side>) -> Option<String> {
     let each: Vec<String> = demands.iter().map(ToString::to_string).collect();
-    let less = (!each.is_empty()).then(|| {
-        format!(
-            "the suite demands less than the base's: {}",
-            each.join(", ")
-        )
-    });
+    let mut sentences = Vec::new();
+    if !each.is_empty() {
+        let each = each.join(", ");
+        sentences.push(format!("the suite demands less than the base's: {each}"));
+    }
     let pairing = base.and_then(|base| base.header.pairing.as_ref());
-    let built = pairing
-        .filter(|pairing| pairing.built_by_head)
-        .map(|_| "the base has no [build], and was built by the head's".to_owned());
-    let sentences: Vec<String> = less.into_iter().chain(built).collect();
+    if pairing.is_some_and(|pairing| pairing.built_by_head) {
+        sentences.push("the base has no [build], and was built by the head's".to_owned());
+    }
     (!sentences.is_empty()).then(|| sentences.join("; "))
 }
 

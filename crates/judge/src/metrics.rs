@@ -350,7 +350,7 @@ pub fn vanished(
 /// much fails, unless the suite says otherwise.
 fn share_of(metric: Metric, head: &CaseRecord, policy: &Policy) -> Share {
     let share = policy.threshold_of(metric);
-    let is_resident = metric == Metric::PeakMemory && head.median(Metric::CpuTime).is_some();
+    let is_resident = metric == Metric::PeakMemory && has_cpu_time(head);
     if is_resident && !policy.thresholds.contains_key(&metric) {
         Share(share.0.max(RESIDENT.0))
     } else {
@@ -370,10 +370,16 @@ fn threshold(share: Share, least: f64, base: f64) -> f64 {
 /// The least change that counts: of device time on a GPU a step of its clock. Kernels of 1 µs differ
 /// by several such steps from one process to the next.
 fn least_change(metric: Metric, head: &CaseRecord) -> f64 {
-    let is_of_gpu = metric == Metric::Device && head.median(Metric::CpuTime).is_none();
-    metric
-        .least_change()
-        .max(if is_of_gpu { GPU_CLOCK_STEP_NS } else { 0.0 })
+    if metric == Metric::Device && !has_cpu_time(head) {
+        metric.least_change().max(GPU_CLOCK_STEP_NS)
+    } else {
+        metric.least_change()
+    }
+}
+
+/// True for a case on a processor, whose worker reports CPU time; a GPU's worker has none.
+fn has_cpu_time(record: &CaseRecord) -> bool {
+    record.median(Metric::CpuTime).is_some()
 }
 
 /// Device times of an H100 and an H200 are multiples of it.

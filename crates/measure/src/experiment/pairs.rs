@@ -243,7 +243,7 @@ fn interleaved(
                 left_out: setup.left_out.clone(),
                 declared,
                 suite_unread,
-                built_by_head: setup.built_by_other,
+                built_by_head: setup.built_by_head,
                 cases: part.map(|part| part.of_cases),
             };
             // The time of making the versions counts for the time limit.

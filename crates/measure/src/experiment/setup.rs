@@ -46,8 +46,8 @@ pub struct Setup {
     /// The settings that the revision's suite declares, and why that could not be read; both
     /// absent where the suite is the checkout's.
     pub declared: (Option<Settings>, Option<String>),
-    /// True where the revision's suite says nothing of a build, and the checkout's built it.
-    pub built_by_other: bool,
+    /// True where the revision's suite has no `[build]`, and the checkout's built it.
+    pub built_by_head: bool,
     /// The operators that the revision's suite declares, where it has one of its own.
     pub operators: Option<Operators>,
     /// Cases that the revision's suite has and the other side's does not.
@@ -75,7 +75,7 @@ impl Setup {
             own_suite: false,
             gates: false,
             declared: (None, None),
-            built_by_other: false,
+            built_by_head: false,
             operators: None,
             left_out: Vec::new(),
             lacking: BTreeMap::new(),
@@ -322,10 +322,12 @@ impl Setup {
             worktree.map_err(|error| SetupError(format!("{error}{}", near(revision))))?;
         match self.suite_of(&worktree.directory, args) {
             RevisionSuite::Checkout => {}
-            RevisionSuite::Own(mut suite) => {
+            RevisionSuite::Own {
+                suite,
+                built_by_head,
+            } => {
                 self.declared.0 = Some(suite.settings.clone());
-                self.built_by_other = suite.build.is_none() && self.suite.build.is_some();
-                suite.build = suite.build.or_else(|| self.suite.build.clone());
+                self.built_by_head = built_by_head;
                 self.suite = *suite;
             }
             RevisionSuite::Unread(reason) => self.declared.1 = Some(reason),
@@ -378,7 +380,14 @@ impl Setup {
             return RevisionSuite::Checkout;
         }
         match args.load_in(worktree) {
-            Ok(suite) => RevisionSuite::Own(Box::new(suite)),
+            Ok(mut suite) => {
+                let built_by_head = suite.build.is_none() && self.suite.build.is_some();
+                suite.build = suite.build.or_else(|| self.suite.build.clone());
+                RevisionSuite::Own {
+                    suite: Box::new(suite),
+                    built_by_head,
+                }
+            }
             Err(error) => {
                 let folder = worktree.join("").display().to_string();
                 RevisionSuite::Unread(one_line(&error.to_string()).replace(&folder, ""))
@@ -479,8 +488,11 @@ fn lock_file(path: &Path) -> Result<Vec<String>, String> {
 enum RevisionSuite {
     /// That of the checkout.
     Checkout,
-    /// That of the revision.
-    Own(Box<Suite>),
+    /// That of the revision; with the checkout's `[build]` where it has none.
+    Own {
+        suite: Box<Suite>,
+        built_by_head: bool,
+    },
     /// That of the checkout, since the revision's cannot be read, with the reason.
     Unread(String),
     /// None: in a gate the cases of a suite that git tracks in the checkout, and that the revision
@@ -498,11 +510,9 @@ struct SuiteBuild<'a> {
 impl SuiteBuild<'_> {
     fn build_in(&self, place: &Place) -> Option<Build> {
         match self.side.suite_of(&place.directory, self.args) {
-            RevisionSuite::Own(suite) if suite.build.is_some() => suite.build,
+            RevisionSuite::Own { suite, .. } => suite.build,
             RevisionSuite::New(_) => None,
-            RevisionSuite::Own(_) | RevisionSuite::Checkout | RevisionSuite::Unread(_) => {
-                self.side.suite.build.clone()
-            }
+            RevisionSuite::Checkout | RevisionSuite::Unread(_) => self.side.suite.build.clone(),
         }
     }
 }

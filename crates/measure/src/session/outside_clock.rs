@@ -157,8 +157,8 @@ impl Session<'_> {
         };
         let most_change_ns = CHANGE_NS + CHANGE_NS_PER_BYTE * attention.map_or(0.0, work::bytes);
         let (mut short, mut long) = (
-            Requests::of(request.calls, first),
-            Requests::of(request.calls.saturating_mul(LONGER), CallTime::MAX),
+            Requests::new(request.calls, first),
+            Requests::new(request.calls.saturating_mul(LONGER), CallTime::MAX),
         );
         let (mut of_none, mut shortest, began) = (Vec::new(), CallTime::MAX, Instant::now());
         let mut attempts = 0;
@@ -348,7 +348,7 @@ struct Requests {
 }
 
 impl Requests {
-    fn of(calls: u32, of_calls: CallTime) -> Requests {
+    fn new(calls: u32, of_calls: CallTime) -> Requests {
         Requests {
             calls,
             of_calls,
