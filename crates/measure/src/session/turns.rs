@@ -295,8 +295,9 @@ struct Turns {
     device_ns: Vec<f64>,
 }
 
-/// True where the samples of two sides that take turns are enough: as many as the suite asks for,
-/// and by the spread of their turns the error of the pair's ratio is small beside the threshold.
+/// True where the samples of two sides that take turns are enough: as many as the suite asks for, or
+/// [`ENOUGH`], and by the spread of their turns the error of the pair's ratio is small beside the
+/// threshold.
 fn are_enough(turns: &[Option<Turns>], (samples, threshold): (u32, f64)) -> bool {
     let [Some(base), Some(head)] = turns else {
         return false;
@@ -310,8 +311,11 @@ fn are_enough(turns: &[Option<Turns>], (samples, threshold): (u32, f64)) -> bool
     // The error of a median from the median distance to it, in a normal distribution.
     let error = 1.2533 * 1.4826 * median(&apart).unwrap_or(f64::MAX) / (logs.len() as f64).sqrt();
     let next = base.device_ns.len() as u32 + turn;
-    next >= samples && error <= threshold / SMALL_ERROR
+    next >= samples.min(ENOUGH) && error <= threshold / SMALL_ERROR
 }
+
+/// Samples of each side that show the error of a pair, where the suite asks for more.
+const ENOUGH: u32 = 20;
 
 /// An error is small beside a threshold that is so many times as large.
 const SMALL_ERROR: f64 = 3.0;
