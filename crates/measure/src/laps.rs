@@ -14,6 +14,8 @@ pub struct TimeSpent {
     pub workers: Nanoseconds,
     /// Preparing, checking, measuring and counting cases.
     pub cases: Nanoseconds,
+    /// Timing calls by the clock outside of the worker.
+    pub clocks: Nanoseconds,
     /// Reading runs back and judging them.
     pub judging: Nanoseconds,
     /// Writing the reports.
@@ -25,6 +27,7 @@ impl AddAssign for TimeSpent {
         self.setting_up += other.setting_up;
         self.workers += other.workers;
         self.cases += other.cases;
+        self.clocks += other.clocks;
         self.judging += other.judging;
         self.reporting += other.reporting;
     }

@@ -185,8 +185,8 @@ pub(crate) fn reproduce(report: &Report, pattern: &str) -> String {
 /// The smallest share of the whole that is printed by name.
 const MIN_SHARE: Share = Share(0.005);
 
-/// `2 min 39 s: base 70 s, head 71 s, starting workers 9 s, judging 1 s`. `took` is all of it,
-/// the rest what the phases of each side took; `base` is that of one that was measured in turn.
+/// `2 min 41 s: base 70 s, head 71 s, checking clocks 2 s, starting workers 9 s`. `took` is all of
+/// it, the rest what the phases of each side took; `base` is that of one that was measured in turn.
 pub fn took(took: Nanoseconds, head: TimeSpent, base: Option<TimeSpent>) -> String {
     let mut all = head;
     all += base.unwrap_or_default();
@@ -194,7 +194,8 @@ pub fn took(took: Nanoseconds, head: TimeSpent, base: Option<TimeSpent>) -> Stri
         Some(base) => vec![("base", base.cases), ("head", head.cases)],
         None => vec![("measuring", head.cases)],
     };
-    let others: [(&str, Nanoseconds); 4] = [
+    let others: [(&str, Nanoseconds); 5] = [
+        ("checking clocks", all.clocks),
         ("starting workers", all.workers),
         ("setting up", all.setting_up),
         ("judging", all.judging),
@@ -226,19 +227,22 @@ mod tests {
         };
         let head = TimeSpent {
             cases: seconds(71.0),
+            clocks: seconds(2.0),
             workers: seconds(9.0),
             judging: seconds(1.0),
             reporting: seconds(0.1),
             ..TimeSpent::default()
         };
-        let whole = seconds(159.0);
+        let whole = seconds(161.0);
         assert_eq!(
             took(whole, head, Some(base)),
-            "2 min 39 s: base 1 min 10 s, head 1 min 11 s, starting workers 9.00 s, judging 1.00 s"
+            "2 min 41 s: base 1 min 10 s, head 1 min 11 s, checking clocks 2.00 s, \
+             starting workers 9.00 s, judging 1.00 s"
         );
         assert_eq!(
             took(whole, head, None),
-            "2 min 39 s: measuring 1 min 11 s, starting workers 9.00 s, judging 1.00 s"
+            "2 min 41 s: measuring 1 min 11 s, checking clocks 2.00 s, starting workers 9.00 s, \
+             judging 1.00 s"
         );
     }
 }

@@ -251,7 +251,7 @@ impl Experiment {
         if let Some(base) = &self.paired {
             spent += base.spent;
         }
-        [spent.workers, spent.cases]
+        [spent.workers, spent.cases + spent.clocks]
     }
 
     /// Opens the run files, or resumes them; nothing was overwritten before.

@@ -24,6 +24,7 @@ use regatta_core::suite::rules::Metric;
 use regatta_worker::attention::Case;
 use regatta_worker::operator::Operands;
 use regatta_worker::protocol::{Measure, ReplyBody, RequestBody};
+use regatta_worker::units::Nanoseconds;
 
 /// Writes the entry of a case into its run.
 type Keep<'a, E> = Box<dyn FnMut(&Entry) -> Result<(), E> + 'a>;
@@ -526,7 +527,7 @@ impl<'a, E> Running<'a, E> {
         let (Stage::Ready(ready), Some(worker)) = (&run.stage, &mut run.conversation) else {
             return;
         };
-        let mut laps = Laps::begin();
+        let (mut laps, mut clock) = (Laps::begin(), Nanoseconds(0.0));
         let device = worker.hello().device.clone();
         let children = worker.process().map_or(Duration::ZERO, cpu_of_children);
         let measurement = turns.reply.map_err(CaseEnd::from).and_then(|reply| {
@@ -539,10 +540,14 @@ impl<'a, E> Running<'a, E> {
             keep_waits_for_children(&mut measurement, children);
             let of_case = (run.case, &ready.variant);
             let session = &mut self.session;
-            session.bound(worker.as_mut(), self.invocation, of_case, &measurement)?;
-            Ok(measurement)
+            let mut lap = Laps::begin();
+            let bound = session.bound(worker.as_mut(), self.invocation, of_case, &measurement);
+            clock = lap.end();
+            bound.map(|()| measurement)
         });
         self.session.spend(run.case, laps.end());
+        self.session.spent.cases -= clock;
+        self.session.spent.clocks += clock;
         let stage = std::mem::replace(&mut run.stage, Stage::Ended(out_of_turn().into()));
         run.stage = match (measurement, stage) {
             (Ok(measurement), Stage::Ready(ready)) => Stage::Timed(ready, Box::new(measurement)),
