@@ -197,12 +197,18 @@ impl Outputs {
     pub fn write_refusal(&self, refusal: &Judgement) {
         for (format, path) in self.wanted() {
             // The existing file may be the reason for a refusal.
-            if !is_stdout(path) && files::check_writable(path).is_err() {
+            let appends = is_summary(path);
+            if !appends && !is_stdout(path) && files::check_writable(path).is_err() {
                 continue;
             }
             let text = report::render_refusal(format, refusal);
             let Ok(Some(text)) = text else { continue };
-            if let Err(stop) = put(path, text) {
+            let written = if appends {
+                append_summary(path, &text)
+            } else {
+                put(path, text)
+            };
+            if let Err(stop) = written {
                 note(stop);
             }
         }
@@ -267,13 +273,17 @@ fn is_summary(path: &Path) -> bool {
 fn summarise(report: &Report, path: &Path) -> Result<(), Stop> {
     let documents = report::render(Format::Markdown, report).map_err(Stop::not_judged)?;
     for document in documents {
-        let text = format!("{}\n", document.text);
-        if !files::append(path, &text, LARGEST).map_err(Stop::not_judged)? {
-            note(
-                "the summary of this step is full (1 MiB), and the report is not in it; give it \
-                 a step of its own, or name a file: --output markdown=report.md",
-            );
-        }
+        append_summary(path, &document.text)?;
+    }
+    Ok(())
+}
+
+fn append_summary(path: &Path, text: &str) -> Result<(), Stop> {
+    if !files::append(path, &format!("{text}\n"), LARGEST).map_err(Stop::not_judged)? {
+        note(
+            "the summary of this step is full (1 MiB), and the report is not in it; give it a step \
+             of its own, or name a file: --output markdown=report.md",
+        );
     }
     Ok(())
 }

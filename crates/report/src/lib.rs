@@ -250,6 +250,7 @@ pub fn render_refusal(
     match format {
         Format::Json => json::document(judgement, env!("CARGO_PKG_VERSION"), &mut bytes)?,
         Format::Junit => junit::document(judgement, &mut bytes)?,
+        Format::Markdown => return Ok(Some(markdown::refusal(judgement))),
         _ => return Ok(None),
     }
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))

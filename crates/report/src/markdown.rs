@@ -5,23 +5,42 @@
 
 use std::fmt::Write;
 use std::io;
+use std::path::Path;
 
 use super::document::{Block, Document, Table, Tone};
 use super::judgement;
 use super::text::{one_line, shorten};
 use super::{RenderError, Report};
 use regatta_core::text::plain_name;
+use regatta_judge::judgement::Judgement;
 use regatta_worker::units::NONE;
 
 /// Writes `report.md`.
 pub(super) fn write(report: &Report, _: &str, out: &mut dyn io::Write) -> Result<(), RenderError> {
-    // A later run finds its comment by this line, which GitHub does not show.
-    let mark = format!(
-        "<!-- regatta: {} -->\n",
-        plain_name(&report.judgement.suite)
-    );
     let text = judgement::markdown(report).markdown();
-    Ok(out.write_all((mark + &text).as_bytes())?)
+    let text = mark(&report.judgement.suite) + &text;
+    Ok(out.write_all(text.as_bytes())?)
+}
+
+/// The first line, by which a later run finds its comment; GitHub does not show it.
+fn mark(suite: &str) -> String {
+    format!("<!-- regatta: {} -->\n", plain_name(suite))
+}
+
+/// A verdict that has no run, with its reason. `judgement.suite` is as the command names it.
+pub(super) fn refusal(judgement: &Judgement) -> String {
+    let suite = Path::new(&judgement.suite).file_stem();
+    let suite = suite.map_or(judgement.suite.as_str().into(), |stem| {
+        stem.to_string_lossy()
+    });
+    let document = Document {
+        tone: Tone::Doubtful,
+        word: "inconclusive".to_owned(),
+        subject: suite.clone().into_owned(),
+        body: vec![Block::Log(judgement.verdict.reasons.join("\n"))],
+        ..Document::default()
+    };
+    mark(&suite) + &document.markdown()
 }
 
 /// Columns of one paragraph at the most.
