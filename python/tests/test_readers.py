@@ -1,5 +1,5 @@
 """Files that declare benchmarks and call no timer: asv's, Hugging Face's, flash-linear-attention's,
-`cases()`; and FlashInfer's list of command lines."""
+pytest-benchmark's, `cases()`; and FlashInfer's list of command lines."""
 
 from __future__ import annotations
 
@@ -313,6 +313,105 @@ def test_cases_are_made_one_by_one_and_one_that_raises_fails_alone(tmp_path: Pat
         assert prepared(worker, cases[1])["type"] == "prepared"
         broken = prepared(worker, cases[2])
         assert broken["reason"].endswith("the call raised bench.py:9: ValueError: one case")
+
+
+TESTS = """
+    import numpy as np
+    import pytest
+
+    @pytest.fixture(params=[4, 8])
+    def rows(request):
+        return np.random.random(request.param)
+
+    class TestSums:
+        @pytest.mark.benchmark(group="sums")
+        @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+        def test_sum(self, benchmark, rows, dtype):
+            x = rows.astype(dtype)
+
+            @benchmark
+            def total():
+                return np.cumsum(x)
+
+            assert (total == np.cumsum(x)).all()
+            assert 0 < benchmark.stats["min"] <= benchmark.stats.stats.max
+
+    @pytest.mark.parametrize("key", [object()], ids=["odd"])
+    def test_sort(benchmark, key):
+        def setup():
+            return (np.random.random(64),), {"key": key}
+
+        def sort(values, key):
+            assert (np.diff(values) < 0).any(), "set up before each call"
+            values.sort()
+            return values
+
+        found = benchmark.pedantic(sort, setup=setup, rounds=3)
+        assert (np.diff(found) >= 0).all()
+
+    def test_without_a_benchmark():
+        raise SystemExit("not to be run")
+"""
+
+
+def test_tests_that_take_a_benchmark_are_cases_with_their_parameters(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --no-such-option\n")
+    path = write(tmp_path, TESTS)
+    cases = listed(path)
+    assert by_name(cases) == {
+        f"TestSums.test_sum.total rows={rows},dtype={dtype}": [([rows], dtype)]
+        for rows in (4, 8)
+        for dtype in ("float32", "float64")
+    } | {"test_sort.sort case=odd": [([64], "float64")]}
+    assert names(path, "-k", "sort") == ["test_sort.sort:case=odd"]
+    with started(path) as worker:
+        worker.ask("hello", protocol=1)
+        for case in cases[1:]:
+            assert prepared(worker, case)["outputs"] == case["outputs"]
+            assert len(worker.ask("measure", **PLAN)["device_ns"]) == 8
+    assert not [each for each in tmp_path.iterdir() if "cache" in each.name and each.is_dir()]
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "words"),
+    [
+        (
+            "def test_x(benchmark):\n    assert benchmark(lambda: 3) == 4",
+            (),
+            "bench.py::test_x failed: assert 3 == 4",
+        ),
+        (
+            "import nothing_like_it\ndef test_x(benchmark): pass",
+            (),
+            "bench.py cannot be collected: E ModuleNotFoundError: No module named",
+        ),
+        (
+            "def test_x(benchmark): pass",
+            (),
+            "bench.py: no test called `benchmark`",
+        ),
+        (
+            "def test_x(benchmark): benchmark(len, ())",
+            ("-k", "other"),
+            "bench.py: no test that takes `benchmark` was chosen",
+        ),
+        (
+            "def test_x(benchmark): benchmark(len, ())",
+            ("--no-such-option",),
+            "pytest does not take its arguments: --no-such-option (see the log)",
+        ),
+    ],
+)
+def test_a_test_that_cannot_be_timed_is_named(
+    tmp_path: Path, script: str, arguments: tuple[str, ...], words: str
+) -> None:
+    path = write(tmp_path, script)
+    with started(path, *arguments) as worker:
+        reply = worker.ask("hello", protocol=1)
+        if reply["type"] == "hello":
+            reply = worker.ask("list")
+    assert reply["type"] == "failed", reply
+    assert " ".join(words.split()) in " ".join(reply["reason"].split())
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,14 @@ from regatta_worker.protocol.channel import Failed, Message
 from regatta_worker.script import places
 from regatta_worker.script.hooks import Hooks
 from regatta_worker.script.places import Place
-from regatta_worker.script.readers import Reader, asv, cases, flash_linear_attention, hugging_face
+from regatta_worker.script.readers import (
+    Reader,
+    asv,
+    cases,
+    flash_linear_attention,
+    hugging_face,
+    pytest_benchmark,
+)
 from regatta_worker.script.readers.returning import poisoned
 from regatta_worker.script.results import outputs
 from regatta_worker.script.timers import ADAPTERS, Timed
@@ -95,9 +102,12 @@ class Script:
         self._pending = self._requests.readline()
         self._begin()
         try:
-            self._execute()
-            if not self._seen:
-                self._declared(sys.modules["__main__"])
+            if pytest_benchmark.declares(self.path):
+                self._run_tests()
+            else:
+                self._execute()
+                if not self._seen:
+                    self._declared(sys.modules["__main__"])
         except Failed as error:
             self.raised, self.ended = True, str(error)
         except BaseException as error:
@@ -138,6 +148,16 @@ class Script:
             exec(code, vars(module))
         except SystemExit as error:
             self.ended += f" by sys.exit({error.code!r})"
+
+    def _run_tests(self) -> None:
+        """Stops in each call of the fixture `benchmark`."""
+        self.ended = f"{self.target.file} ended"
+        try:
+            pytest_benchmark.run(self.path, self.target.arguments, self.stop)
+            if not self._seen:
+                raise Failed(f"{self.target.file}: no test called `benchmark`")
+        finally:
+            self.declares = True
 
     def _declared(self, module: ModuleType) -> None:
         """Stops in each benchmark that the file declares, if a reader knows its form."""

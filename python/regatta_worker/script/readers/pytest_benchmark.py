@@ -1,0 +1,172 @@
+"""pytest-benchmark and pytest-codspeed: tests that take the fixture `benchmark`.
+
+pytest runs them, with a fixture of our own: each call of it is a case, named by its test and the
+test's parameters. pytest has to be installed, and neither plugin.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any
+
+from regatta_worker.protocol.channel import Failed
+from regatta_worker.script import places
+from regatta_worker.script.timers import Timed
+
+OPTIONS = (
+    *("-q", "--capture=no", "--color=no", "-o", "addopts="),
+    # They would write files, run tests elsewhere or in another order, or trace calls.
+    *(f"-pno:{name}" for name in ("cacheprovider", "faulthandler", "xdist", "randomly", "cov")),
+)
+
+Stop = Callable[[Timed, FrameType], list[float]]
+
+
+def declares(path: str) -> bool:
+    """True for a file with a test that takes `benchmark`."""
+    nodes = ast.walk(places.syntax(path) or ast.Module([], []))
+    return any(
+        isinstance(node, ast.FunctionDef)
+        and node.name.startswith("test")
+        and any(argument.arg == "benchmark" for argument in node.args.args)
+        for node in nodes
+    )
+
+
+def run(path: str, arguments: Sequence[str], stop: Stop) -> None:
+    """Has pytest run the tests of a file, with these arguments of its own.
+
+    Raises Failed where a test fails, or none was chosen.
+    """
+    try:
+        import pytest
+    except ImportError as error:
+        raise Failed(
+            f"{os.path.basename(path)} has tests that take `benchmark`, and this Python has no "
+            f"pytest: {sys.executable} -m pip install pytest"
+        ) from error
+
+    failed: list[str] = []
+    chosen: list[str] = []
+
+    class Plugin:
+        """The fixture, and what becomes of the tests."""
+
+        @pytest.fixture
+        def benchmark(self, request: Any) -> Benchmark:
+            chosen.append(request.node.nodeid)
+            return Benchmark(request, stop)
+
+        def pytest_configure(self, config: Any) -> None:
+            config.addinivalue_line("markers", "benchmark: options of pytest-benchmark")
+
+        def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+            items[:] = [item for item in items if "benchmark" in item.fixturenames]
+
+        def pytest_runtest_logreport(self, report: Any) -> None:
+            if report.failed:
+                crash = getattr(report.longrepr, "reprcrash", None)
+                words = crash.message if crash else report.longreprtext
+                failed.append(f"{report.nodeid} failed: {' '.join(words.split())[:300]}")
+
+        def pytest_collectreport(self, report: Any) -> None:
+            if report.failed:
+                words = report.longreprtext.strip().splitlines()[-1:]
+                failed.append(f"{report.nodeid} cannot be collected: {' '.join(words)[:300]}")
+
+    code = pytest.main([path, *OPTIONS, *arguments], plugins=[Plugin()])
+    if failed:
+        raise Failed(failed[0])
+    if code == pytest.ExitCode.USAGE_ERROR:
+        raise Failed(f"pytest does not take its arguments: {' '.join(arguments)} (see the log)")
+    if not chosen:
+        raise Failed(f"{os.path.basename(path)}: no test that takes `benchmark` was chosen")
+
+
+class Stats(dict[str, float]):
+    """The times of the calls in seconds, as `benchmark.stats` of pytest-benchmark has them."""
+
+    def __init__(self, times: list[float]) -> None:
+        seconds = [time / 1e9 for time in times]
+        super().__init__(
+            min=min(seconds),
+            max=max(seconds),
+            mean=statistics.fmean(seconds),
+            median=statistics.median(seconds),
+            stddev=statistics.pstdev(seconds),
+            rounds=len(seconds),
+        )
+
+    @property
+    def stats(self) -> Stats:
+        return self
+
+    def __getattr__(self, name: str) -> float:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+class Benchmark:
+    """The fixture `benchmark`."""
+
+    enabled, disabled = True, False
+
+    def __init__(self, request: Any, stop: Stop) -> None:
+        self._stop, self.name = stop, request.node.name
+        self.stats: Stats | None = None
+        self.extra_info: dict[str, Any] = {}
+        self.group = self.param = None
+        spec: Any = getattr(request.node, "callspec", None)
+        self.params: dict[str, Any] = dict(spec.params) if spec else {}
+        self._given = dict(self.params)
+        simple = [places.simplified(name, value, set()) for name, value in self.params.items()]
+        if None in simple:
+            # A parameter without words has pytest's.
+            self._given["case"] = spec.id
+
+    def __call__(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return self._timed(function, lambda: (args, kwargs), sys._getframe(1))
+
+    def pedantic(
+        self,
+        target: Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+        setup: Callable[[], Any] | None = None,
+        **counts: Any,
+    ) -> Any:
+        """The same, with `setup` before each call; how often is left to the harness."""
+        given = (tuple(args), kwargs or {})
+        before = (lambda: setup() or given) if setup else None
+        return self._timed(target, before or (lambda: given), sys._getframe(1), bool(setup))
+
+    def _timed(
+        self,
+        function: Callable[..., Any],
+        arguments: Callable[[], tuple[Any, Any]],
+        frame: FrameType,
+        each: bool = False,
+    ) -> Any:
+        args, kwargs = arguments()
+
+        def renew() -> None:
+            nonlocal args, kwargs
+            args, kwargs = arguments()
+
+        timed = Timed(
+            lambda: function(*args, **kwargs),
+            places.callee(function),
+            given=self._given,
+            before=renew if each else None,
+        )
+        self.stats = Stats(self._stop(timed, frame))
+        if each:
+            renew()
+        return function(*args, **kwargs)
