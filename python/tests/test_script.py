@@ -95,6 +95,13 @@ FAKES = {
         def do_bench_using_profiling(fn, warmup=25, rep=100, is_vetted_benchmarking=False):
             raise SystemExit("the script's own timer ran")
     """,
+    "pyperf/__init__.py": "from pyperf._runner import Runner",
+    "pyperf/_runner.py": """
+        class Runner:
+            def bench_func(self, name, func, *args):
+                raise SystemExit("the script's own timer ran")
+            timeit = bench_func
+    """,
     "flashinfer/__init__.py": "",
     "flashinfer/testing/__init__.py": "from flashinfer.testing.utils import bench_gpu_time",
     "flashinfer/testing/utils.py": """
@@ -198,6 +205,22 @@ def test_a_list_that_a_loop_runs_over_names_nothing(tmp_path: Path) -> None:
     """
     assert names(write(tmp_path, script)) == [
         f"sweep.sorted:kind={kind},shape=1x2,size={size}" for kind in "ab" for size in (4, 8)
+    ]
+
+
+def test_benchmarks_of_pyperf_have_their_names(tmp_path: Path) -> None:
+    script = """
+        import pyperf
+
+        runner = pyperf.Runner()
+        for size in (4, 8):
+            runner.bench_func("sort it", sorted, list(range(size)))
+        assert runner.timeit("sorted(x)", setup="x = [2, 1]") is None
+    """
+    assert names(write(tmp_path, script)) == [
+        "sorted:name=sort-it,size=4",
+        "sorted:name=sort-it,size=8",
+        "sorted:name=sorted-x",
     ]
 
 

@@ -61,6 +61,8 @@ class Adapter:
     @property
     def title(self) -> str:
         """As its users call it."""
+        if self.module == "pyperf._runner":
+            return "pyperf.Runner"
         if self.name.startswith("Timer."):
             return "timeit" if self.module == "timeit" else "torch.utils.benchmark.Timer"
         return f"{self.module.removesuffix('.utils').removesuffix('.bench')}.{self.name}"
@@ -230,6 +232,35 @@ def torch_timer(
     return Timed(call, name, value, given=words, within=within)
 
 
+def pyperf_func(
+    original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Timed | None:
+    """`pyperf.Runner.bench_func(name, func, *args)`, whose result scripts leave alone."""
+    _, name, function, *given = args
+    if not callable(function):
+        return None
+    return Timed(
+        lambda: function(*given),
+        places.callee(function),
+        lambda times: None,
+        given={"name": name},
+    )
+
+
+def pyperf_timeit(
+    original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Timed | None:
+    """`pyperf.Runner.timeit(name, stmt, setup)`."""
+    name = argument(args, kwargs, 1, "name")
+    statement, setup = argument(args, kwargs, 2, "stmt"), argument(args, kwargs, 3, "setup")
+    if kwargs.get("teardown", "pass") != "pass":
+        return None
+    call, function = compiled(
+        name if statement is None else statement, setup, dict(kwargs.get("globals") or {})
+    )
+    return Timed(call, function, lambda times: None, given={"name": name})
+
+
 def _of_timer(read: Read, names: str, module: str) -> list[Adapter]:
     return [Adapter(module, name, read) for name in names.split()]
 
@@ -251,6 +282,8 @@ ADAPTERS: tuple[Adapter, ...] = (
         "Timer.timeit Timer.blocked_autorange Timer.adaptive_autorange",
         "torch.utils.benchmark.utils.timer",
     ),
+    Adapter("pyperf._runner", "Runner.bench_func", pyperf_func),
+    Adapter("pyperf._runner", "Runner.timeit", pyperf_timeit),
     Adapter("timeit", "Timer.__init__", timeit_init),
     Adapter("timeit", "Timer.timeit", timeit("timeit")),
     Adapter("timeit", "Timer.repeat", timeit("repeat")),

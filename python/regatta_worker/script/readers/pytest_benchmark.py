@@ -7,6 +7,8 @@ test's parameters. pytest has to be installed, and neither plugin.
 from __future__ import annotations
 
 import ast
+import contextlib
+import importlib
 import os
 import statistics
 import sys
@@ -20,8 +22,9 @@ from regatta_worker.script.timers import Timed
 
 OPTIONS = (
     *("-q", "--capture=no", "--color=no", "-o", "addopts="),
-    # They would write files, run tests elsewhere or in another order, or trace calls.
-    *(f"-pno:{name}" for name in ("cacheprovider", "faulthandler", "xdist", "randomly", "cov")),
+    # They have the fixture, write files, run tests elsewhere or in another order, or trace calls.
+    *(f"-pno:{name}" for name in ("benchmark", "codspeed", "cacheprovider", "faulthandler")),
+    *(f"-pno:{name}" for name in ("xdist", "randomly", "random_order", "cov")),
 )
 
 Stop = Callable[[Timed, FrameType], list[float]]
@@ -61,6 +64,11 @@ def run(path: str, arguments: Sequence[str], stop: Stop) -> None:
         def benchmark(self, request: Any) -> Benchmark:
             chosen.append(request.node.nodeid)
             return Benchmark(request, stop)
+
+        def pytest_addhooks(self, pluginmanager: Any) -> None:
+            """Lets a `conftest.py` have the hooks of pytest-benchmark, which are not called."""
+            with contextlib.suppress(ImportError):
+                pluginmanager.add_hookspecs(importlib.import_module("pytest_benchmark.hookspec"))
 
         def pytest_configure(self, config: Any) -> None:
             config.addinivalue_line("markers", "benchmark: options of pytest-benchmark")
