@@ -241,3 +241,78 @@ def test_inputs_keep_their_streams_apart() -> None:
     wires = [{**RMSNORM["inputs"][1], "name": name} for name in ("x", "y")]
     first, second = (tensor(wire).drawn(1) for wire in wires)
     assert abs(float(np.corrcoef(first.ravel(), second.ravel())[0, 1])) < 0.3
+
+
+JAX_CODE = """
+import time
+
+import jax
+import jax.numpy as jnp
+
+def rmsnorm(x: jax.Array, weight, eps):
+    return x * jax.lax.rsqrt((x * x).mean(axis=-1, keepdims=True) + eps) * weight
+
+jitted = jax.jit(rmsnorm)
+
+def sleeps(x, weight, eps):
+    def late(y):
+        time.sleep(0.02)
+        return y
+    return jax.pure_callback(late, x, rmsnorm(x, weight, eps))
+
+def half(x, weight, eps):
+    return rmsnorm(x, weight, eps).astype(jnp.float16)
+
+def accumulate(s, x):
+    return s + x
+"""
+
+
+@pytest.fixture
+def jax_worker(tmp_path: Path) -> Any:
+    pytest.importorskip("jax")
+    path = tmp_path / f"operators_code_{next(NUMBERS)}.py"
+    path.write_text(JAX_CODE)
+    worker = load.open_worker(Target("mine", str(path)))
+    yield worker
+    worker.release()
+
+
+@pytest.mark.parametrize("variant", ["rmsnorm", "jitted"])
+@pytest.mark.parametrize("sets", [1, 3])
+def test_a_function_of_jax_arrays_is_right_before_and_after_timing(
+    jax_worker: Any, tmp_path: Path, variant: str, sets: int
+) -> None:
+    exact = reference(tmp_path)
+    prepared = jax_worker.prepare(asked(tmp_path, variant, input_sets=sets))
+    assert set(prepared["first_call_parts"]) == {"tracing", "compiling"}
+    assert compared(exact, tmp_path, 1) < 1e-6
+    measured = jax_worker.measure(PLAN)
+    seed = measured["checked"]["seed"]
+    assert seed == (1 if sets == 1 else 2)
+    assert compared(exact, tmp_path, seed) < 1e-6
+
+
+def test_the_clock_waits_for_jax(jax_worker: Any, tmp_path: Path) -> None:
+    jax_worker.prepare(asked(tmp_path, "sleeps"))
+    assert min(jax_worker.measure(PLAN)["device_ns"]) >= 20e6
+
+
+@pytest.mark.parametrize(
+    ("variant", "wire", "error", "words"),
+    [
+        ("half", RMSNORM, Failed, "returned y as float16; the operator's is f32"),
+        ("accumulate", ACCUMULATE, Unsupported, "cannot be written into, and the output sum"),
+        (
+            "rmsnorm",
+            {**RMSNORM, "inputs": [{**one, "dtype": "i64"} for one in RMSNORM["inputs"]]},
+            Unsupported,
+            "JAX has no i64, which input weight is",
+        ),
+    ],
+)
+def test_what_jax_cannot_do_is_refused(
+    jax_worker: Any, tmp_path: Path, variant: str, wire: Any, error: Any, words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        jax_worker.prepare(asked(tmp_path, variant, wire))

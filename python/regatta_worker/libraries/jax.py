@@ -9,7 +9,7 @@ import os
 os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from regatta_worker import device, on_jax
-from regatta_worker.case import Case, CaseWorker, Request
+from regatta_worker.case import Case, CaseType, CaseWorker, Request
 from regatta_worker.census import launches
 from regatta_worker.clock import timing
 from regatta_worker.clock.peak import jax_peak
@@ -33,44 +33,13 @@ from regatta_worker.protocol.refusals import refusal
 DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": jnp.bfloat16}
 
 
-Function = Callable[..., Any]
-"""On tensors in the caller's layout."""
+class OnJax(CaseWorker[CaseType]):
+    """Common to the workers on JAX: compiled calls on the first device that it sees."""
 
-
-@dataclass(kw_only=True)
-class _Case(Case):
-    """A prepared case: the compiled call and what it is called with."""
-
-    problem: Problem
-    compiled: Any
-    arguments: tuple[Any, ...]
-    arrays: ByName
-    """The inputs that the arguments are, or were made of."""
-    arranged: Callable[[ByName], tuple[Any, ...]]
-    """The arguments of inputs: for backward, forward is run."""
-
-    def call(self) -> Any:
-        return self.compiled(*self.arguments)
-
-    def put(self, number: int) -> None:
-        """Another set for the one before, in its memory where the backend lets it."""
-        # First what was made of the old inputs, which would keep them alive.
-        self.arguments = ()
-        self.arrays = refill(self.problem, self.arrays, seed_of(self.seed, number))
-        self.arguments = jax.block_until_ready(self.arranged(self.arrays))
-
-
-class JaxWorker(CaseWorker[_Case]):
-    """Compiled cases on the first device that JAX sees."""
-
-    NAME = "jax"
-    DTYPES = DTYPES
     packages = (
         *("jax", "jaxlib", "numpy"),
         *("jax-cuda12-plugin", "jax-cuda13-plugin", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13"),
     )
-    REFUSALS: tuple[type[Exception], ...] = (ValueError, NotImplementedError, RuntimeError)
-    """The exceptions for a case that a variant does not support."""
 
     def __init__(self) -> None:
         self.device = jax.devices()[0]
@@ -78,31 +47,9 @@ class JaxWorker(CaseWorker[_Case]):
         super().__init__(Arrays.for_numpy(), gpu)
         self.clock = on_jax.open_clock(self.device) if gpu else None
 
-    def variants(self) -> dict[str, Variant]:
-        return {
-            "xla": Variant(
-                "jax.nn.dot_product_attention as XLA compiles it",
-                dtypes=tuple(DTYPES),
-                stores_scores=True,
-                # XLA's default precision for float32 products on Ampere and later.
-                tf32=self.gpu is not None,
-            ),
-            "cudnn": Variant(
-                "jax.nn.dot_product_attention given to cuDNN's fused attention", dtypes=HALVES
-            ),
-        }
-
-    def attend(
-        self, problem: Problem, variant: str, params: Mapping[str, Any]
-    ) -> tuple[Function, Function | None]:
-        """`out` of `q, k, v`; and all results of the direction of `dout, q, k, v`, or None: JAX
-        differentiates the first."""
-        if problem.varlen:
-            raise Unsupported(
-                "jax.nn.dot_product_attention takes padded sequences with their lengths; "
-                "it has no packed ragged batch"
-            )
-        return _attention(problem, variant), None
+    def compiled(self, case: CaseType) -> Any:
+        """The computation that a call of the case runs."""
+        raise NotImplementedError
 
     def versions(self) -> dict[str, str]:
         found = super().versions()
@@ -118,96 +65,33 @@ class JaxWorker(CaseWorker[_Case]):
     def peak(self, dtypes: tuple[str, ...]) -> Message:
         return jax_peak({dtype: DTYPES[dtype] for dtype in dtypes}, on_gpu=self.gpu is not None)
 
-    def build(self, request: Request) -> tuple[_Case, Any, Message]:
-        """Compiles the call and makes it once, which is timed together.
+    def compile(
+        self, function: Callable[..., Any], arguments: Sequence[Any]
+    ) -> tuple[Any, dict[str, int]]:
+        """The call for such arguments, compiled, and the nanoseconds that each part took."""
+        begin = time.perf_counter_ns()
+        lowered = self.jitted(function).lower(*arguments)
+        traced = time.perf_counter_ns()
+        compiled = lowered.compile()
+        return compiled, {"tracing": traced - begin, "compiling": time.perf_counter_ns() - traced}
 
-        JAX allocates its own results, so they cannot be poisoned beforehand.
-        """
-        problem = request.problem
-        attend = self.attend(problem, request.variant, request.params)
-        # On the device, in the order in memory that the caller holds.
-        arrays = {
-            name: jax.device_put(problem.turned(array), self.device)
-            for name, array in self.inputs(problem, request.seed).items()
-        }
-        function, arranged = self._function(problem, *attend)
-        try:
-            arguments = jax.block_until_ready(arranged(arrays))
-            begin = time.perf_counter_ns()
-            lowered = function.lower(*arguments)
-            traced = time.perf_counter_ns()
-            compiled = lowered.compile()
-            made = time.perf_counter_ns()
-        except Exception as error:
-            if isinstance(error, self.REFUSALS) and not self.no_memory(error):
-                raise refusal(error, []) from error
-            raise
+    def first_call(
+        self, compiled: Any, arguments: Sequence[Any], parts: Mapping[str, int]
+    ) -> tuple[Any, Message]:
+        """The results of a call, and the members of `prepared` about it and its compilation."""
+        begin = time.perf_counter_ns()
         results = jax.block_until_ready(compiled(*arguments))
-        end = time.perf_counter_ns()
-        case = _Case(
-            problem=problem,
-            compiled=compiled,
-            arguments=arguments,
-            arrays=arrays,
-            arranged=arranged,
-            **request.inputs,
-        )
-        parts = {"tracing": traced - begin, "compiling": made - traced}
-        about = {
-            "first_call_ns": float(end - begin),
+        total = time.perf_counter_ns() - begin + sum(parts.values())
+        return results, {
+            "first_call_ns": float(total),
             "first_call_parts": {n: {"ns": float(ns), "count": 1} for n, ns in parts.items()},
         }
-        return case, results, about
-
-    def _function(
-        self, problem: Problem, forward: Function, results: Function | None
-    ) -> tuple[Any, Callable[[ByName], tuple[Any, ...]]]:
-        """The call, to be compiled, and its arguments of inputs."""
-        if problem.direction == "forward":
-            return self.jitted(lambda *qkv: (forward(*qkv),)), _qkv
-        if results is None and problem.direction == "backward":
-            # One compiled function, which gives the same structure each time: what forward saved
-            # travels as the leaves of the pulled-back function.
-            pulled_back = jax.jit(lambda *qkv: jax.vjp(forward, *qkv)[1])
-            function = self.jitted(lambda pull_back, dout: pull_back(dout))
-            return function, lambda arrays: (pulled_back(*_qkv(arrays)), arrays["dout"])
-
-        def both(dout: Any, *qkv: Any) -> tuple[Any, ...]:
-            out, pull_back = jax.vjp(forward, *qkv)
-            return (out, *pull_back(dout))
-
-        return self.jitted(results or both), lambda arrays: (arrays["dout"], *_qkv(arrays))
 
     def jitted(self, function: Callable[..., Any]) -> Any:
         """Jitted, and as the clock needs it. What is checked is what is timed."""
         return jax.jit(on_jax.marked(function) if self.clock else function)
 
-    def named(self, case: _Case, results: Any) -> dict[str, np.ndarray]:
-        pairs = zip(case.problem.results, results, strict=True)
-        return {name: case.problem.turned(np.asarray(value)) for name, value in pairs}
-
-    def input_sets(self, case: _Case) -> InputSets:
-        return InputSets(case, case.put, self.no_memory)
-
-    def turner(self, case: _Case) -> Callable[[], None]:
-        if self.gpu is not None:
-            return super().turner(case)
-
-        def turn() -> None:
-            case.arguments = ()
-            case.arrays = on_jax.turned(case.arrays)
-            case.arguments = jax.block_until_ready(case.arranged(case.arrays))
-
-        return turn
-
-    def touch(self, value: Any) -> None:
-        super().touch(np.asarray(value))
-
-    def in_place(self, case: _Case) -> dict[str, Any]:
-        turned = case.problem.turned
-        return {name: turned(np.asarray(array)) for name, array in case.arrays.items()}
-
-    def timed(self, case: _Case, plan: timing.Plan, sets: Inputs) -> Message:
+    def timed(self, case: CaseType, plan: timing.Plan, sets: Inputs) -> Message:
         """Samples on a blocked stream, or else by the wall: `timing.measure_wall`."""
         measured = None
         if self.clock and self.gpu:
@@ -221,7 +105,7 @@ class JaxWorker(CaseWorker[_Case]):
             if self.clock:
                 print("the call waits for the device: timed by the wall, not on a blocked stream")
                 measured["synchronised"] = True
-        if memory := case.compiled.memory_analysis():
+        if memory := self.compiled(case).memory_analysis():
             measured["peak_bytes"] = (
                 memory.argument_size_in_bytes
                 + memory.output_size_in_bytes
@@ -257,11 +141,11 @@ class JaxWorker(CaseWorker[_Case]):
 
     def profile(self, call: Callable[[], Any], profiled: Message) -> Message:
         """Adds what the compiler planned to allocate beside the results."""
-        if memory := self.prepared().compiled.memory_analysis():
+        if memory := self.compiled(self.prepared()).memory_analysis():
             profiled["counts"]["workspace_bytes"] = memory.temp_size_in_bytes
         return profiled
 
-    def recordings(self, case: _Case) -> list[Message]:
+    def recordings(self, case: CaseType) -> list[Message]:
         """Calls recorded one after the other: XLA launches in its own time."""
 
         def sample(timed: Callable[[], Any]) -> None:
@@ -275,6 +159,148 @@ class JaxWorker(CaseWorker[_Case]):
         self.case = None
         jax.clear_caches()
         super().release()
+
+
+Function = Callable[..., Any]
+"""On tensors in the caller's layout."""
+
+
+@dataclass(kw_only=True)
+class _Case(Case):
+    """A prepared case: the compiled call and what it is called with."""
+
+    problem: Problem
+    compiled: Any
+    arguments: tuple[Any, ...]
+    arrays: ByName
+    """The inputs that the arguments are, or were made of."""
+    arranged: Callable[[ByName], tuple[Any, ...]]
+    """The arguments of inputs: for backward, forward is run."""
+
+    def call(self) -> Any:
+        return self.compiled(*self.arguments)
+
+    def put(self, number: int) -> None:
+        """Another set for the one before, in its memory where the backend lets it."""
+        # First what was made of the old inputs, which would keep them alive.
+        self.arguments = ()
+        self.arrays = refill(self.problem, self.arrays, seed_of(self.seed, number))
+        self.arguments = jax.block_until_ready(self.arranged(self.arrays))
+
+
+class JaxWorker(OnJax[_Case]):
+    """Compiled cases on the first device that JAX sees."""
+
+    NAME = "jax"
+    DTYPES = DTYPES
+    REFUSALS: tuple[type[Exception], ...] = (ValueError, NotImplementedError, RuntimeError)
+    """The exceptions for a case that a variant does not support."""
+
+    def variants(self) -> dict[str, Variant]:
+        return {
+            "xla": Variant(
+                "jax.nn.dot_product_attention as XLA compiles it",
+                dtypes=tuple(DTYPES),
+                stores_scores=True,
+                # XLA's default precision for float32 products on Ampere and later.
+                tf32=self.gpu is not None,
+            ),
+            "cudnn": Variant(
+                "jax.nn.dot_product_attention given to cuDNN's fused attention", dtypes=HALVES
+            ),
+        }
+
+    def attend(
+        self, problem: Problem, variant: str, params: Mapping[str, Any]
+    ) -> tuple[Function, Function | None]:
+        """`out` of `q, k, v`; and all results of the direction of `dout, q, k, v`, or None: JAX
+        differentiates the first."""
+        if problem.varlen:
+            raise Unsupported(
+                "jax.nn.dot_product_attention takes padded sequences with their lengths; "
+                "it has no packed ragged batch"
+            )
+        return _attention(problem, variant), None
+
+    def build(self, request: Request) -> tuple[_Case, Any, Message]:
+        """Compiles the call and makes it once, which is timed together.
+
+        JAX allocates its own results, so they cannot be poisoned beforehand.
+        """
+        problem = request.problem
+        attend = self.attend(problem, request.variant, request.params)
+        # On the device, in the order in memory that the caller holds.
+        arrays = {
+            name: jax.device_put(problem.turned(array), self.device)
+            for name, array in self.inputs(problem, request.seed).items()
+        }
+        function, arranged = self._function(problem, *attend)
+        try:
+            arguments = jax.block_until_ready(arranged(arrays))
+            compiled, parts = self.compile(function, arguments)
+        except Exception as error:
+            if isinstance(error, self.REFUSALS) and not self.no_memory(error):
+                raise refusal(error, []) from error
+            raise
+        results, about = self.first_call(compiled, arguments, parts)
+        case = _Case(
+            problem=problem,
+            compiled=compiled,
+            arguments=arguments,
+            arrays=arrays,
+            arranged=arranged,
+            **request.inputs,
+        )
+        return case, results, about
+
+    def _function(
+        self, problem: Problem, forward: Function, results: Function | None
+    ) -> tuple[Any, Callable[[ByName], tuple[Any, ...]]]:
+        """The call, to be compiled, and its arguments of inputs."""
+        if problem.direction == "forward":
+            return lambda *qkv: (forward(*qkv),), _qkv
+        if results is None and problem.direction == "backward":
+            # One compiled function, which gives the same structure each time: what forward saved
+            # travels as the leaves of the pulled-back function.
+            pulled_back = jax.jit(lambda *qkv: jax.vjp(forward, *qkv)[1])
+            return lambda pull_back, dout: pull_back(dout), lambda arrays: (
+                pulled_back(*_qkv(arrays)),
+                arrays["dout"],
+            )
+
+        def both(dout: Any, *qkv: Any) -> tuple[Any, ...]:
+            out, pull_back = jax.vjp(forward, *qkv)
+            return (out, *pull_back(dout))
+
+        return results or both, lambda arrays: (arrays["dout"], *_qkv(arrays))
+
+    def compiled(self, case: _Case) -> Any:
+        return case.compiled
+
+    def named(self, case: _Case, results: Any) -> dict[str, np.ndarray]:
+        pairs = zip(case.problem.results, results, strict=True)
+        return {name: case.problem.turned(np.asarray(value)) for name, value in pairs}
+
+    def input_sets(self, case: _Case) -> InputSets:
+        return InputSets(case, case.put, self.no_memory)
+
+    def turner(self, case: _Case) -> Callable[[], None]:
+        if self.gpu is not None:
+            return super().turner(case)
+
+        def turn() -> None:
+            case.arguments = ()
+            case.arrays = on_jax.turned(case.arrays)
+            case.arguments = jax.block_until_ready(case.arranged(case.arrays))
+
+        return turn
+
+    def touch(self, value: Any) -> None:
+        super().touch(np.asarray(value))
+
+    def in_place(self, case: _Case) -> dict[str, Any]:
+        turned = case.problem.turned
+        return {name: turned(np.asarray(array)) for name, array in case.arrays.items()}
 
 
 def _mask_arguments(problem: Problem) -> dict[str, Any]:

@@ -61,13 +61,13 @@ class OperatorInputSets(InputSets):
         self,
         case: OperatorCase,
         make: Callable[[InputTensor, int], Any],
-        copy: Callable[[Any, Any, int], None],
+        replaced: Callable[[Any, Any, int], Any],
         done: Callable[[], None],
         short: Callable[[Exception], bool],
     ) -> None:
-        """`make` draws an input in the set of a seed; `copy(into, source, rows)` puts it in place,
-        so many rows further on; `done` returns when that is done."""
-        self._case, self._make, self._copy, self._done = case, make, copy, done
+        """`make` draws an input in the set of a seed; `replaced(given, source, rows)` gives the
+        array with its contents, so many rows further on; `done` returns when that is done."""
+        self._case, self._make, self._replaced, self._done = case, make, replaced, done
         self._made: dict[int, dict[str, Any]] = {}
         self._samples = 0
         sets = max(3, case.sets)
@@ -81,9 +81,11 @@ class OperatorInputSets(InputSets):
                 one.name: self._make(one, seed) for one in self._case.operands.inputs
             }
         along = 0.0 if number in (0, LAST) else self._samples * STEP % 1.0
+        given = self._case.given
         for name, source in self._made[number].items():
             rows = int(source.shape[0] * along) if source.shape else 0
-            self._copy(self._case.given[name], source, rows)
+            given[name] = self._replaced(given[name], source, rows)
+        self._case.arguments = list(given.values())
         self._done()
 
     def forget(self) -> None:
@@ -119,8 +121,9 @@ class OperatorWorker(CaseWorker[OperatorCase]):
         that the framework does not have."""
         raise NotImplementedError
 
-    def copy(self, into: Any, source: Any, rows: int) -> None:
-        """Puts contents in place, so many rows further on."""
+    def replaced(self, given: Any, source: Any, rows: int) -> Any:
+        """The array with the contents of `source`, so many rows further on: where the framework can
+        write into it, `given`."""
         raise NotImplementedError
 
     def host(self, value: Any) -> np.ndarray:
@@ -139,8 +142,9 @@ class OperatorWorker(CaseWorker[OperatorCase]):
         """The function of this framework's arrays, as one of the arrays that are made here."""
         return function
 
-    def before_first_call(self, case: OperatorCase) -> None:
-        """The untimed work before the first call."""
+    def called_first(self, case: OperatorCase) -> tuple[Any, Message]:
+        """The results of the first call, and the members of `prepared` about it."""
+        return first_call(case.call, self.wait)
 
     # The requests.
 
@@ -173,8 +177,7 @@ class OperatorWorker(CaseWorker[OperatorCase]):
             sets=int(wire.get("input_sets", 1)),
             draw=wire.get("draw"),
         )
-        self.before_first_call(case)
-        results, first = first_call(case.call, self.wait)
+        results, first = self.called_first(case)
         self.write(case, results)
         self.case = case
         return {"effective": dict(params), "errors": {}, "probes": {}} | first
@@ -193,7 +196,7 @@ class OperatorWorker(CaseWorker[OperatorCase]):
                 write(case.folder, name, self.host(value))
 
     def input_sets(self, case: OperatorCase) -> OperatorInputSets:
-        return OperatorInputSets(case, self.array, self.copy, self.wait, self.no_memory)
+        return OperatorInputSets(case, self.array, self.replaced, self.wait, self.no_memory)
 
     def _measured(self, case: OperatorCase, plan: timing.Plan) -> Message:
         sets = self.input_sets(case)

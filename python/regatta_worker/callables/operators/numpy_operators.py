@@ -36,11 +36,12 @@ class NumpyOperators(Guarded, OnNumpy[OperatorCase], OperatorWorker):
             raise Unsupported(f"NumPy has no {tensor.dtype}")
         return tensor.drawn(seed).astype(DTYPES[tensor.dtype])
 
-    def copy(self, into: np.ndarray, source: np.ndarray, rows: int) -> None:
+    def replaced(self, given: np.ndarray, source: np.ndarray, rows: int) -> np.ndarray:
         if rows == 0:
-            into[...] = source
+            given[...] = source
         else:
-            into[rows:], into[:rows] = source[:-rows], source[-rows:]
+            given[rows:], given[:rows] = source[:-rows], source[-rows:]
+        return given
 
     def host(self, value: Any) -> np.ndarray:
         return np.asarray(value, dtype=np.float32)

@@ -43,13 +43,14 @@ class TorchOperators(Guarded, OperatorWorker, OnTorch[OperatorCase]):
         drawn = torch.from_numpy(tensor.drawn(seed))
         return drawn.to(device=self.device, dtype=DTYPES[tensor.dtype])
 
-    def copy(self, into: torch.Tensor, source: torch.Tensor, rows: int) -> None:
+    def replaced(self, given: torch.Tensor, source: torch.Tensor, rows: int) -> torch.Tensor:
         with torch.no_grad():
             if rows == 0:
-                into.copy_(source)
+                given.copy_(source)
             else:
-                into[rows:].copy_(source[:-rows])
-                into[:rows].copy_(source[-rows:])
+                given[rows:].copy_(source[:-rows])
+                given[:rows].copy_(source[-rows:])
+        return given
 
     def host(self, value: Any) -> np.ndarray:
         single: np.ndarray = value.detach().to(device="cpu", dtype=torch.float32).numpy()
@@ -71,11 +72,12 @@ class TorchOperators(Guarded, OperatorWorker, OnTorch[OperatorCase]):
     def same(self, given: torch.Tensor, drawn: torch.Tensor) -> bool:
         return bool(torch.equal(given, drawn))
 
-    def before_first_call(self, case: OperatorCase) -> None:
-        """Leaves NaN where the function is about to allocate its results."""
+    def called_first(self, case: OperatorCase) -> tuple[Any, Message]:
+        # NaN where the function is about to allocate its results.
         for output in case.operands.returned:
             self.poison([output.shape], DTYPES[output.dtype])
         self.wait()
+        return super().called_first(case)
 
     def timed(self, case: OperatorCase, plan: timing.Plan, sets: Inputs) -> Message:
         if self.gpu:

@@ -1,0 +1,81 @@
+"""Declared operators on JAX arrays, compiled and timed as JAX's own attention is."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from regatta_worker.callables.load import Guarded, Target
+from regatta_worker.callables.operators.case import OperatorCase, OperatorWorker
+from regatta_worker.callables.operators.function import OperatorFunction
+from regatta_worker.callables.operators.operands import InputTensor
+from regatta_worker.libraries.jax import OnJax
+from regatta_worker.protocol.channel import Failed, Message, Unsupported
+
+DTYPES: Mapping[str, Any] = {
+    "f32": jnp.float32,
+    "f16": jnp.float16,
+    "bf16": jnp.bfloat16,
+    "i32": jnp.int32,
+    "i64": jnp.int64,
+}
+
+
+# The old array is for its memory alone, and would be left out as unused.
+@functools.partial(jax.jit, donate_argnums=0, keep_unused=True)
+def _rolled(given: jax.Array, source: jax.Array, rows: int) -> jax.Array:
+    return jnp.roll(source, rows, axis=0 if source.ndim else None)
+
+
+class JaxOperators(Guarded, OperatorWorker, OnJax[OperatorCase]):
+    """A function is jitted. JAX arrays cannot be written into: new ones take their place."""
+
+    def __init__(self, target: Target, functions: Mapping[str, OperatorFunction]) -> None:
+        OnJax.__init__(self)
+        self.NAME, self.TESTED = target.name, target.code
+        self._target, self.functions = target, functions
+
+    def array(self, tensor: InputTensor, seed: int) -> jax.Array:
+        if tensor.dtype == "i64" and not jax.config.jax_enable_x64:
+            raise Unsupported(
+                f"JAX has no i64, which input {tensor.name} is, unless JAX_ENABLE_X64=1 is set: "
+                f'set it in the environment, or declare dtype = "i32"'
+            )
+        return jax.device_put(tensor.drawn(seed).astype(DTYPES[tensor.dtype]), self.device)
+
+    def replaced(self, given: jax.Array, source: jax.Array, rows: int) -> jax.Array:
+        replaced: jax.Array = _rolled(given, source, rows)
+        return replaced
+
+    def host(self, value: Any) -> np.ndarray:
+        return np.asarray(value).astype(np.float32)
+
+    def check_type(self, case: OperatorCase, name: str, value: Any, dtype: str) -> None:
+        if value.dtype != DTYPES[dtype]:
+            raise Failed(
+                f"{case.where} returned {name} as {value.dtype}; the operator's is {dtype}"
+            )
+
+    def same(self, given: jax.Array, drawn: jax.Array) -> bool:
+        return bool(jnp.array_equal(given, drawn))
+
+    def compiled(self, case: OperatorCase) -> Any:
+        return case.bound
+
+    def called_first(self, case: OperatorCase) -> tuple[Any, Message]:
+        for output in case.operands.outputs:
+            if output.in_place is not None:
+                raise Unsupported(
+                    f"JAX arrays cannot be written into, and the output {output.name} is left in "
+                    f"the state {output.in_place}: declare it without `in_place`, and return it"
+                )
+        case.bound, parts = self.compile(case.bound, case.arguments)
+        return self.first_call(case.bound, case.arguments, parts)
+
+
+WORKER = JaxOperators
