@@ -77,6 +77,9 @@ const BUILT_IN: [(&str, &str); 13] = [
     ("gated_delta", "seq = 32, width = 32, width_v = 32"),
 ];
 
+/// Those with gradients.
+const DIFFERENTIATED: [&str; 5] = ["rmsnorm", "layernorm", "swiglu", "rope", "cross_entropy"];
+
 #[test]
 fn each_input_of_a_built_in_operator_moves_its_results() {
     if std::env::var_os("REGATTA_TEST_PYTHON").is_none() {
@@ -85,7 +88,14 @@ fn each_input_of_a_built_in_operator_moves_its_results() {
     let place = Place::new();
     let sweeps = BUILT_IN.map(|(name, axes)| {
         let dtypes = "dtype = [\"f32\", \"bf16\"]";
-        format!("{{ operator = \"{name}\", variants = \"mine/{name}\", {axes}, {dtypes} }},\n")
+        let direction = if DIFFERENTIATED.contains(&name) {
+            ", direction = [\"forward\", \"backward\"]"
+        } else {
+            ""
+        };
+        format!(
+            "{{ operator = \"{name}\", variants = \"mine/{name}\", {axes}, {dtypes}{direction} }},\n"
+        )
     });
     let sweep = sweeps.concat();
     place.write(
@@ -95,6 +105,8 @@ fn each_input_of_a_built_in_operator_moves_its_results() {
     place.write("all.py", "");
     let (code, text) = ran(&place, &["worker", "check", "./all.toml"]);
     assert_eq!(code, 0, "{text}");
+    let gradients = text.matches("is the gradient that finite differences give");
+    assert_eq!(gradients.count(), 2 * 9, "{text}");
     let (_, text) = ran(&place, &["list", "--json"]);
     for name in BUILT_IN.map(|(name, _)| name) {
         assert!(text.contains(&format!("\"regatta:{name}\"")), "{name}");
@@ -216,4 +228,38 @@ fn what_cannot_be_checked_is_refused_before_it_is_measured() {
         text.contains("returned y as str; return an array"),
         "{text}"
     );
+}
+
+/// A function of JAX arrays, which JAX differentiates.
+const ON_JAX: &str = "import jax\n\n\ndef rmsnorm(x: jax.Array, weight, eps):\n    \
+                      return x * jax.lax.rsqrt((x * x).mean(-1, keepdims=True) + eps) * weight\n";
+
+const SWEEP: &str = "workers.mine = \"mine.py\"\nsweep = [{ operator = \"rmsnorm\", \
+                     variants = \"mine/rmsnorm\", rows = 64, width = 32, \
+                     direction = [\"forward\", \"backward\", \"both\"] }]\n";
+
+fn with_gradients(code: &str, suite: &str) -> Place {
+    let place = Place::new();
+    place.write("mine.py", code);
+    place.write("mine.toml", &format!("{suite}{SHORT}"));
+    place.write(".gitignore", "reports/\ncache/\n__pycache__/\n");
+    place.git(&["init", "-q"]);
+    place.git(&["add", "-A"]);
+    place.git(&["commit", "-qm", "base"]);
+    place
+}
+
+#[test]
+#[ignore = "needs JAX"]
+fn gradients_are_jaxs_and_a_wrong_one_fails_the_gate() {
+    let place = with_gradients(ON_JAX, SWEEP);
+    let (code, text) = ran(&place, &["run", "./mine.toml"]);
+    assert_eq!(code, 0, "{text}");
+    let words = "3 measured; results of rmsnorm compared with regatta:rmsnorm in float64";
+    assert!(text.contains(words), "{text}");
+    place.edit("mine.py", "* weight", "* jax.lax.stop_gradient(weight)");
+    let (code, text) = ran(&place, &["gate", "./mine.toml", "--base", "git:HEAD"]);
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("dweight: relative L2 error 1.0e0"), "{text}");
+    assert!(text.contains("2 error, 1 same"), "{text}");
 }

@@ -14,8 +14,10 @@ use crate::worker::{Conversation, Launcher, WorkerError, WorkerFailure};
 use regatta_core::suite::Suite;
 use regatta_core::suite::document::name_hint;
 use regatta_core::text::one_line;
-use regatta_worker::attention::{Case, CaseId, Dtype, NAME_RULE, ParamValue, is_name, work};
-use regatta_worker::operator::Problem;
+use regatta_worker::attention::{
+    Case, CaseId, Direction, Dtype, NAME_RULE, ParamValue, is_name, work,
+};
+use regatta_worker::operator::{DeclaredProblem, Problem};
 use regatta_worker::protocol::{
     DeviceKind, Hello, Parameter, Peak, ReplyBody, RequestBody, VariantInfo,
 };
@@ -329,19 +331,36 @@ fn references(
     launcher: &mut Processes,
     hellos: &BTreeMap<String, Hello>,
 ) -> Result<(), SetupError> {
-    let problems = suite
-        .cases
-        .iter()
-        .filter_map(|case| case.problem.declared());
-    let names: BTreeSet<&str> = problems.map(|problem| problem.operator.as_str()).collect();
+    let problems = || {
+        let cases = suite.cases.iter();
+        cases.filter_map(|case| case.problem.declared())
+    };
+    let names: BTreeSet<&str> = problems()
+        .map(|problem| problem.operator.as_str())
+        .collect();
     for name in names {
-        let operator = suite.operators.get(name);
-        let Some(reference) = operator.and_then(|operator| operator.reference.as_ref()) else {
+        let Some(operator) = suite.operators.get(name) else {
+            continue;
+        };
+        let Some(reference) = &operator.reference else {
             continue;
         };
         let worker = launcher
             .start(&reference_worker(name))
             .map_err(|error| SetupError(with_log(&error, &error.log)))?;
+        let asks = |problem: &DeclaredProblem| {
+            problem.operator == name && operator.direction(problem).has_backward()
+        };
+        let has_gradients =
+            |variant: &VariantInfo| variant.directions.contains(&Direction::Backward);
+        if problems().any(asks) && !worker.hello().variants.iter().any(has_gradients) {
+            let (file, function) = reference.rsplit_once(':').unwrap_or((reference, ""));
+            return Err(SetupError(format!(
+                "operators.{name}.reference = \"{reference}\": a sweep asks for gradients, and {file} \
+                 has no function `{function}_gradients`: it takes the arguments of `{function}` and \
+                 the outputs' gradients, and returns those of the inputs that `gradients` lists"
+            )));
+        }
         let files = worker.hello().files.iter();
         let loaded: BTreeSet<&PathBuf> = files.filter(|path| !is_installed(path)).collect();
         for (tested, hello) in hellos {

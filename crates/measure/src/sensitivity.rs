@@ -13,12 +13,18 @@ use crate::session::reference_worker;
 use crate::worker::Launcher;
 use crate::workers::Processes;
 use regatta_core::suite::Suite;
-use regatta_worker::attention::Dtype;
+use regatta_worker::attention::{Direction, Dtype};
 use regatta_worker::operator::{DeclaredProblem, Operands, Operator};
 use regatta_worker::protocol::{Compare, ReplyBody, RequestBody, TensorError};
 
 /// A change of an input has to move a result by so many limits.
 pub const LIMITS: f64 = 4.0;
+
+/// In the place of an input's name: a gradient of the reference beside finite differences.
+const DIFFERENCES: &str = "=";
+
+/// A gradient in float64 lies within so much of them, as a part of its size.
+const DIFFERENCES_LIMIT: f64 = 1e-4;
 
 /// Checks the reference of each declared operator of a suite, on its smallest case of each dtype.
 ///
@@ -35,14 +41,19 @@ pub fn check(suite: &Suite, logs: PathBuf) -> Result<Vec<Check>, SetupError> {
     }
     let names: Vec<String> = smallest
         .keys()
-        .map(|(name, _)| reference_worker(name))
+        .map(|(name, ..)| reference_worker(name))
         .collect();
     let limit = Duration::from_secs(suite.settings.timeout_s.into());
     let mut processes = Processes::find(names.iter(), suite, None, logs)?.introducing(Some(limit));
     let mut checks = Vec::new();
-    for ((name, _), (operator, problem)) in smallest {
+    for ((name, _, has_backward), (operator, problem)) in smallest {
+        // With the outputs: an input that is added moves no gradient.
+        let mut problem = problem.clone();
+        if has_backward {
+            problem = problem.with(Direction::Both);
+        }
         let operands = operator
-            .operands(problem)
+            .operands(&problem)
             .map_err(|(key, why)| SetupError(format!("operators.{name}.{key}: {why}")))?;
         let mut reference = processes
             .start(&reference_worker(name))
@@ -58,13 +69,13 @@ pub fn check(suite: &Suite, logs: PathBuf) -> Result<Vec<Check>, SetupError> {
             ReplyBody::Failed { reason } => return Err(SetupError(reason)),
             other => return Err(SetupError(format!("the reference answered {other:?}"))),
         };
-        checks.extend(judged(problem, &operands, &moved));
+        checks.extend(judged(&problem, &operands, &moved));
     }
     Ok(checks)
 }
 
-/// The smallest case of each operator with a reference, by dtype.
-fn smallest(suite: &Suite) -> BTreeMap<(&String, Dtype), (&Operator, &DeclaredProblem)> {
+/// The smallest case of each operator with a reference, by dtype and whether it has gradients.
+fn smallest(suite: &Suite) -> BTreeMap<(&String, Dtype, bool), (&Operator, &DeclaredProblem)> {
     let mut smallest: BTreeMap<_, (&Operator, &DeclaredProblem)> = BTreeMap::new();
     for problem in suite
         .cases
@@ -77,8 +88,9 @@ fn smallest(suite: &Suite) -> BTreeMap<(&String, Dtype), (&Operator, &DeclaredPr
         if operator.reference.is_none() {
             continue;
         }
+        let has_backward = operator.direction(problem).has_backward();
         let kept = smallest
-            .entry((name, problem.dtype))
+            .entry((name, problem.dtype, has_backward))
             .or_insert((operator, problem));
         if operator.memory_bytes(problem) < operator.memory_bytes(kept.1) {
             *kept = (operator, problem);
@@ -98,6 +110,9 @@ fn judged(
         let Some((input, output)) = names.split_once(' ') else {
             continue;
         };
+        if input == DIFFERENCES {
+            continue;
+        }
         let limit = operands.outputs.iter().find(|one| one.name == output);
         let limit = limit.map_or(f64::INFINITY, |one| one.limit);
         let limits = error.relative_l2.unwrap_or(f64::INFINITY) / limit;
@@ -106,6 +121,23 @@ fn judged(
             *most = (limits, output);
         }
     }
+    let checked = moved.iter().filter_map(|(names, error)| {
+        let (_, output) = names
+            .split_once(' ')
+            .filter(|(name, _)| *name == DIFFERENCES)?;
+        let error = error.relative_l2.unwrap_or(f64::INFINITY);
+        let result = if error <= DIFFERENCES_LIMIT {
+            CheckResult::Passed
+        } else {
+            CheckResult::Failed(format!(
+                "it lies {error:.1e} of its size from them: correct the reference's gradients"
+            ))
+        };
+        Some(Check {
+            name: format!("{problem}: {output} is the gradient that finite differences give"),
+            result,
+        })
+    });
     let checks = by_input.into_iter().map(|(input, (limits, output))| {
         let changed = if operands.scalars.contains_key(input) {
             "doubled"
@@ -126,7 +158,7 @@ fn judged(
             result,
         }
     });
-    checks.collect()
+    checked.chain(checks).collect()
 }
 
 #[cfg(test)]

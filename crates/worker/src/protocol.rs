@@ -577,6 +577,9 @@ pub struct Arguments {
     /// True where it takes others as well.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub any: bool,
+    /// True where its framework finds the gradients of a call.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub differentiated: bool,
     /// Why the function does not compute attention, where it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_attention: Option<String>,
@@ -590,12 +593,8 @@ impl Arguments {
             .chain(operands.scalars.keys().map(String::as_str))
             .collect();
         let listed = given.join(", ");
-        let takes = |name: &str| {
-            self.required
-                .iter()
-                .chain(&self.optional)
-                .any(|one| one == name)
-        };
+        let all = || self.required.iter().chain(&self.optional);
+        let takes = |name: &str| all().any(|one| one == name);
         if let Some(lacking) = self
             .required
             .iter()
@@ -606,17 +605,31 @@ impl Arguments {
                  give it one of their names, or a default"
             ));
         }
-        let left = given.iter().find(|name| !self.any && !takes(name))?;
-        let all: Vec<&str> = self
-            .required
-            .iter()
-            .chain(&self.optional)
-            .map(String::as_str)
-            .collect();
+        let all: Vec<&str> = all().map(String::as_str).collect();
+        let all = all.join(", ");
+        // A function that takes none of the outputs' gradients is differentiated.
+        let gradients = operands.gradients.as_ref();
+        let of_outputs = gradients.map_or(&[][..], |gradients| &gradients.given);
+        let computes_them = of_outputs.iter().any(|name| takes(name));
+        if gradients.is_some() && !computes_them && !self.differentiated {
+            let names = of_outputs.join(", ");
+            return Some(format!(
+                "it takes {all}, and NumPy and CuPy differentiate no function: add `{names}`, and \
+                 return the gradients"
+            ));
+        }
+        let left = given.iter().find(|name| {
+            let is_of_output = of_outputs.iter().any(|one| one == *name);
+            let is_needed = if is_of_output {
+                computes_them
+            } else {
+                !self.any
+            };
+            is_needed && !takes(name)
+        })?;
         Some(format!(
-            "it takes {}, and no `{left}`, which is an input or a scalar of the operator: add the \
-             argument, by that name",
-            all.join(", ")
+            "it takes {all}, and no `{left}`, which is an input or a scalar of the operator: add the \
+             argument, by that name"
         ))
     }
 }

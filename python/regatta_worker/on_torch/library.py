@@ -52,6 +52,12 @@ NEEDED = 10
 forward saves, what a comparison takes, and as much again for its workspace."""
 
 
+EARLIER_STREAM = (
+    "autograd runs backward on the stream of its forward call, which was made before the capture: "
+    "no CUDA graph can hold it"
+)
+
+
 def import_autograd() -> None:
     """Imports the modules that torch needs for its first gradient: hundreds, sympy's
     among them, which must not count for the first call of whichever case comes first."""
@@ -392,10 +398,7 @@ class TorchWorker(OnTorch[TorchCase]):
     def plan(self, request: Message) -> timing.Plan:
         plan, built = super().plan(request), self.prepared().built
         if plan.graph and built.earlier_stream:
-            raise Unsupported(
-                "autograd runs backward on the stream of its forward call, which was made "
-                "before the capture: no CUDA graph can hold it"
-            )
+            raise Unsupported(EARLIER_STREAM)
         if plan.graph and built.varies:
             raise Unsupported(
                 "a CUDA graph replays the lengths and plans of its capture, and each call is to "

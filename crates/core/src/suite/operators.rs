@@ -34,6 +34,9 @@ pub struct OperatorTable {
     pub scalars: BTreeMap<String, Expression>,
     /// The outputs of a call, in this order: a shape, or a table.
     pub outputs: BTreeMap<String, ValueOr<Shape, OutputTable>>,
+    /// The inputs that a call can be differentiated by: a sweep asks for their gradients by
+    /// `direction`, `forward`, `backward` or `both`.
+    pub gradients: Option<OneOrMore<String>>,
     /// The conditions on the axes: `"heads % kv_heads == 0"`.
     pub requires: Option<OneOrMore<String>>,
     /// Floating-point operations of a call, as a formula of the axes.
@@ -270,6 +273,7 @@ fn declared(
             return Err(error(name, why));
         }
     }
+    let gradients = table.gradients.iter().flat_map(OneOrMore::iter);
     let requires = table.requires.iter().flat_map(OneOrMore::iter);
     let operator = Operator {
         name: name.to_owned(),
@@ -278,6 +282,7 @@ fn declared(
         inputs,
         scalars: table.scalars,
         outputs,
+        gradients: gradients.map(|(_, name)| name.clone()).collect(),
         requires: requires
             .map(|(_, text)| Expression::Formula(text.clone()))
             .collect(),
@@ -289,6 +294,9 @@ fn declared(
         },
     };
     check_formulas(document, at, &operator)?;
+    if let Some(why) = operator.objection_to_gradients() {
+        return Err(error("gradients", why));
+    }
     Ok(operator)
 }
 
@@ -488,6 +496,50 @@ mod tests {
     }
 
     #[test]
+    fn a_sweep_asks_for_gradients_by_direction() {
+        let sweep = "[[sweep]]\noperator = \"rmsnorm\"\nvariants = \"mine/rmsnorm\"\nwidth = 8\n\
+                     dtype = \"bf16\"\ndirection = [\"forward\", \"backward\", \"both\"]\n";
+        let gradients = "flops = \"rows\"\nbytes = \"rows\"\ngradients = [\"x\", \"weight\"]\n";
+        let suite = suite(&format!("{RMSNORM}{gradients}{sweep}")).unwrap();
+        let ids: Vec<String> = suite.cases.iter().map(ToString::to_string).collect();
+        let id =
+            |direction: &str| format!("mine/rmsnorm:rmsnorm,{direction}rows=64,width=8,dtype=bf16");
+        let wanted = ["direction=backward,", "direction=both,", ""].map(id);
+        assert_eq!(ids, wanted);
+        let operator = &suite.operators["rmsnorm"];
+        let operands = |place: usize| {
+            let problem = suite.cases[place].problem.declared().unwrap();
+            operator.operands(problem).unwrap()
+        };
+        let names = |place: usize| -> Vec<String> {
+            operands(place)
+                .outputs
+                .into_iter()
+                .map(|output| output.name)
+                .collect()
+        };
+        assert_eq!(names(0), ["dx", "dweight"]);
+        assert_eq!(names(1), ["y", "dx", "dweight"]);
+        assert_eq!(names(2), ["y"]);
+        let backward = operands(0);
+        assert_eq!(backward.outputs[1].shape, [8]);
+        assert_eq!(backward.outputs[1].limit, 2e-2);
+        assert_eq!(backward.inputs[2].name, "dy");
+        assert_eq!(backward.gradients.unwrap().given, ["dy"]);
+        assert_eq!(operands(2).gradients, None);
+        // Formulas are of a forward call; a backward one moves all of its tensors.
+        let work = |place: usize| {
+            let problem = &suite.cases[place].problem;
+            (
+                problem.flops(&suite.operators),
+                problem.bytes(&suite.operators),
+            )
+        };
+        assert_eq!(work(2), (Some(64.0), Some(64.0)));
+        assert_eq!(work(0), (None, Some(2.0 * (3.0 * 64.0 * 8.0 + 2.0 * 8.0))));
+    }
+
+    #[test]
     fn outputs_are_in_the_order_of_the_file() {
         let text = "[operators.o]\ninputs = { x = \"4\" }\noutputs.z = \"4\"\noutputs.a = \"4\"\n\
                     [[sweep]]\noperator = \"o\"\nvariants = \"mine/o\"\n";
@@ -575,6 +627,38 @@ mod tests {
                 "rows = 64,",
                 "variant = 64,",
                 "`variant` cannot name an axis",
+            ),
+            (
+                "[[sweep]]",
+                "gradients = \"z\"\n[[sweep]]",
+                "s.toml:6: operators.rmsnorm.gradients = \"z\": there is no input `z` (inputs: \
+                 weight, x)",
+            ),
+            (
+                "[[sweep]]",
+                "gradients = [\"x\", \"x\"]\n[[sweep]]",
+                "`x` is listed twice",
+            ),
+            (
+                "weight = \"width\" }",
+                "weight = { shape = \"width\", draw = \"permutation\" } }\ngradients = \"weight\"",
+                "the input `weight` is of i32, and a gradient is by real numbers",
+            ),
+            (
+                "weight = \"width\" }",
+                "weight = { shape = \"width\", role = \"state\" } }\ngradients = \"x\"",
+                "a call writes into the state `weight`, and what it had is lost",
+            ),
+            (
+                "eps = 1e-6 }",
+                "dy = 1e-6 }\ngradients = \"x\"",
+                "the gradient of `y` is named `dy`: rename what has this name",
+            ),
+            (
+                "width = 32\n",
+                "width = 32\ndirection = \"backward\"\n",
+                "sweep[0].direction = \"backward\": operator `rmsnorm` is forward alone: name the \
+                 inputs that it is differentiated by, as in gradients = [\"x\"]",
             ),
         ] {
             let error = error(from, to);

@@ -10,9 +10,11 @@ use super::file::{Axes, Facets, OneOrMore, Scalar, SweepTable, ValueOr};
 use super::operators::built_in;
 use regatta_worker::attention::axes::{Form, axis, settable};
 use regatta_worker::attention::{
-    Attention, Case, LONGEST_AXIS, ParamValue, Params, Point, VariantId, parameter_name,
+    Attention, Case, Direction, LONGEST_AXIS, ParamValue, Params, Point, VariantId, parameter_name,
 };
-use regatta_worker::operator::{ATTENTION, AxisKind, DeclaredProblem, Operator, Problem};
+use regatta_worker::operator::{
+    ATTENTION, AxisKind, DIRECTION, DeclaredProblem, Operator, Problem,
+};
 
 /// More cases than these are a slip of the pen.
 const MAX_CASES: usize = 100_000;
@@ -56,7 +58,8 @@ impl Swept {
             Swept::Attention => settable().collect(),
             Swept::Declared(operator) => {
                 let axes = operator.axes.keys().map(String::as_str);
-                axes.chain(["dtype"]).collect()
+                let direction = (!operator.gradients.is_empty()).then_some(DIRECTION);
+                axes.chain(["dtype"]).chain(direction).collect()
             }
         }
     }
@@ -87,6 +90,10 @@ fn declared_value(operator: &Operator, name: &str, value: &Scalar) -> Result<Str
         let names: Vec<&str> = operator.dtypes.iter().map(|dtype| dtype.name()).collect();
         let refused = || format!("the operator has dtypes = {}", names.join(", "));
         return allowed.then_some(text).ok_or_else(refused);
+    }
+    if name == DIRECTION && !operator.gradients.is_empty() {
+        let direction: Direction = text.parse().map_err(|error| format!("{error}"))?;
+        return Ok(direction.to_string());
     }
     match operator.axes.get(name) {
         Some(AxisKind::Words(words)) if words.contains(&text) => Ok(text),
@@ -121,6 +128,12 @@ fn declared_problem(operator: &Operator, point: &Point<'_>) -> Result<DeclaredPr
             None => {}
         }
     }
+    if !operator.gradients.is_empty()
+        && let Some(direction) = point.get(DIRECTION)
+    {
+        let direction = direction.parse().map_err(|error| format!("{error}"))?;
+        problem = problem.with(direction);
+    }
     if let Some(dtype) = point.get("dtype") {
         problem.dtype = dtype.parse().map_err(|error| format!("{error}"))?;
     }
@@ -153,7 +166,15 @@ fn axes<'s>(
                 .copied()
                 .chain(names.iter().copied())
                 .collect();
-            return Err(document.error(&at, unknown_key(name, &known)));
+            let why = match swept {
+                Swept::Declared(operator) if name == DIRECTION => format!(
+                    "operator `{}` is forward alone: name the inputs that it is differentiated by, \
+                     as in gradients = [\"x\"]",
+                    operator.name
+                ),
+                _ => unknown_key(name, &known),
+            };
+            return Err(document.error(&at, why));
         };
         let texts = texts(document, &at, values, |value| swept.value(axis, value))?;
         lists.insert(axis, texts);

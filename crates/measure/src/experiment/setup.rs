@@ -422,7 +422,9 @@ impl Setup {
         }
         self.operators = Some(own);
         for (name, operator) in &head.operators {
+            // A reference that knows no gradients cannot check them.
             let own = suite.operators.get(name);
+            let own = own.filter(|own| own.gradients == operator.gradients);
             let operator = Operator {
                 reference: own.and_then(|own| own.reference.clone()),
                 ..operator.clone()

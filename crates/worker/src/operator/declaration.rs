@@ -29,6 +29,9 @@ pub struct Operator {
     pub scalars: BTreeMap<String, Expression>,
     /// The outputs of a call, in the order in which it returns them.
     pub outputs: Vec<Output>,
+    /// The inputs that a call can be differentiated by.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gradients: Vec<String>,
     /// The conditions on the axes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requires: Vec<Expression>,
@@ -268,16 +271,19 @@ impl Operator {
                 in_place: output.in_place.clone(),
             });
         }
+        self.differentiate(problem, &mut operands);
         Ok(operands)
     }
 
-    /// Floating-point operations of a problem, where the operator says.
+    /// Floating-point operations of a problem, where the operator says: of a forward one.
     ///
     /// # Errors
     /// A formula that has no value.
     pub fn flops_of(&self, problem: &DeclaredProblem) -> Result<Option<f64>, String> {
         let flops = self.flops.as_ref();
+        let is_forward = self.direction(problem) == Direction::Forward;
         flops
+            .filter(|_| is_forward)
             .map(|flops| flops.real(&self.figures(problem)))
             .transpose()
     }
@@ -288,8 +294,10 @@ impl Operator {
     /// A formula that has no value.
     pub fn bytes_of(&self, problem: &DeclaredProblem) -> Result<f64, String> {
         match &self.bytes {
-            Some(bytes) => bytes.real(&self.figures(problem)),
-            None => {
+            Some(bytes) if self.direction(problem) == Direction::Forward => {
+                bytes.real(&self.figures(problem))
+            }
+            _ => {
                 let operands = self.operands(problem).map_err(|(_, why)| why)?;
                 Ok(operands.bytes())
             }

@@ -8,6 +8,7 @@
 mod declaration;
 pub mod draw;
 pub mod formula;
+mod gradients;
 mod operands;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 pub use declaration::{AxisKind, FormulaKind, Input, Operator, Output, Tolerance, axis_name};
+pub use gradients::{DIRECTION, Gradients, gradient_name};
 pub use operands::{ElementType, InputTensor, Operands, OutputTensor, Role};
 
 use crate::attention::{Attention, Dtype, LONGEST_AXIS, ParamValue, ParseError, is_name, work};

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::draw::Draw;
+use super::gradients::Gradients;
 use crate::attention::Dtype;
 use crate::words;
 
@@ -19,6 +20,9 @@ pub struct Operands {
     pub scalars: BTreeMap<String, f64>,
     /// The outputs of a call, in the order in which it returns them.
     pub outputs: Vec<OutputTensor>,
+    /// The gradients among them; `None`: the call is forward.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gradients: Option<Gradients>,
 }
 
 /// An input with its shape and how it is drawn.
@@ -131,6 +135,16 @@ impl ElementType {
             ElementType::F16 | ElementType::Bf16 => 2,
             ElementType::F32 | ElementType::I32 => 4,
             ElementType::I64 => 8,
+        }
+    }
+
+    /// The type, of real numbers that a result may have.
+    pub fn real(self) -> Option<Dtype> {
+        match self {
+            ElementType::F32 => Some(Dtype::F32),
+            ElementType::F16 => Some(Dtype::F16),
+            ElementType::Bf16 => Some(Dtype::Bf16),
+            ElementType::I32 | ElementType::I64 => None,
         }
     }
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from regatta_worker.callables.operators.function import OperatorFunction
-from regatta_worker.callables.operators.operands import InputTensor, Operands, write
+from regatta_worker.callables.operators.operands import Gradients, InputTensor, Operands, write
 from regatta_worker.case import Case, CaseWorker
 from regatta_worker.census.counters import first_call
 from regatta_worker.clock import timing
@@ -39,12 +39,17 @@ class OperatorCase(Case):
     given: dict[str, Any]
     """The tensors, by the names of the inputs."""
     bound: Callable[..., Any]
-    """The function of the tensors, in the order of `given`."""
+    """The call, of `arguments`."""
+    arranged: Callable[[], list[Any]]
+    """The arguments that follow from `given`: for backward, forward is run."""
     folder: str | None
     """The folder into which results are written."""
     arguments: list[Any] = field(default_factory=list)
     timed: tuple[timing.Plan, bool] | None = None
     replay: Callable[[], None] | None = None
+    by_autograd: bool = False
+    """As `on_torch.case.Call` has it."""
+    earlier_stream: bool = False
 
     def call(self) -> Any:
         return self.bound(*self.arguments)
@@ -62,11 +67,11 @@ class OperatorInputSets(InputSets):
         case: OperatorCase,
         make: Callable[[InputTensor, int], Any],
         replaced: Callable[[Any, Any, int], Any],
-        done: Callable[[], None],
+        done: Callable[[Any], None],
         short: Callable[[Exception], bool],
     ) -> None:
         """`make` draws an input in the set of a seed; `replaced(given, source, rows)` gives the
-        array with its contents, so many rows further on; `done` returns when that is done."""
+        array with its contents, so many rows further on; `done` returns when these are there."""
         self._case, self._make, self._replaced, self._done = case, make, replaced, done
         self._made: dict[int, dict[str, Any]] = {}
         self._samples = 0
@@ -82,11 +87,13 @@ class OperatorInputSets(InputSets):
             }
         along = 0.0 if number in (0, LAST) else self._samples * STEP % 1.0
         given = self._case.given
+        # First what was made of the old contents, which would keep their memory.
+        self._case.arguments = []
         for name, source in self._made[number].items():
             rows = int(source.shape[0] * along) if source.shape else 0
             given[name] = self._replaced(given[name], source, rows)
-        self._case.arguments = list(given.values())
-        self._done()
+        self._case.arguments = self._case.arranged()
+        self._done(self._case.arguments)
 
     def forget(self) -> None:
         self._made = {}
@@ -142,6 +149,10 @@ class OperatorWorker(CaseWorker[OperatorCase]):
         """The function of this framework's arrays, as one of the arrays that are made here."""
         return function
 
+    def differentiate(self, case: OperatorCase, gradients: Gradients) -> None:
+        """Makes the call of a function one of its gradients, or of both."""
+        raise Unsupported("NumPy and CuPy differentiate no function: let it take `dout`")
+
     def called_first(self, case: OperatorCase) -> tuple[Any, Message]:
         """The results of the first call, and the members of `prepared` about it."""
         return first_call(case.call, self.wait)
@@ -160,7 +171,10 @@ class OperatorWorker(CaseWorker[OperatorCase]):
         params = function.variant().taken(name, wire.get("params", {}))
         scalars = function.accepted(operands)
         given = {one.name: self.array(one, required(wire, "seed")) for one in operands.inputs}
-        names, called = tuple(given), self.adapted(function.function)
+        called = self.adapted(function.function)
+        # Those that a framework finds.
+        gradients = None if function.computes(operands.gradients) else operands.gradients
+        names = tuple(name for name in given if not (gradients and name in gradients.given))
 
         def bound(*arrays: Any) -> Any:
             return called(**dict(zip(names, arrays, strict=True)), **scalars, **params)
@@ -172,11 +186,14 @@ class OperatorWorker(CaseWorker[OperatorCase]):
             given=given,
             bound=bound,
             folder=wire.get("results"),
-            arguments=list(given.values()),
+            arranged=lambda: [given[name] for name in names],
             seed=required(wire, "seed"),
             sets=int(wire.get("input_sets", 1)),
             draw=wire.get("draw"),
         )
+        if gradients:
+            self.differentiate(case, gradients)
+        case.arguments = case.arranged()
         results, first = self.called_first(case)
         self.write(case, results)
         self.case = case

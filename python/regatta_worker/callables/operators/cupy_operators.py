@@ -8,6 +8,7 @@ from typing import Any
 import cupy
 import torch
 
+from regatta_worker.callables.operators.case import OperatorWorker
 from regatta_worker.callables.operators.operands import InputTensor
 from regatta_worker.callables.operators.torch_operators import TorchOperators
 from regatta_worker.protocol.channel import Failed, Unsupported
@@ -22,6 +23,8 @@ class CupyOperators(TorchOperators):
         if self.gpu is None:
             raise Failed("functions of CuPy arrays take an NVIDIA GPU, and torch finds none")
         return super().array(tensor, seed)
+
+    differentiate = OperatorWorker.differentiate
 
     def adapted(self, function: Callable[..., Any]) -> Callable[..., Any]:
         views: dict[int, Any] = {}

@@ -1,6 +1,7 @@
 """The references of the built-in operators, in float64 (crates/core/src/suite/operators.toml).
 
-Each is called by the names of its inputs and scalars, whose shapes are declared there.
+Each is called by the names of its inputs and scalars, whose shapes are declared there;
+`NAME_gradients` by those of the outputs' gradients as well.
 """
 
 from __future__ import annotations
@@ -20,13 +21,33 @@ def rmsnorm(x: Array, weight: Array, eps: float) -> Array:
     return x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + eps) * weight
 
 
+def rmsnorm_gradients(x: Array, weight: Array, eps: float, dout: Array) -> tuple[Array, Array]:
+    root = np.sqrt((x * x).mean(axis=-1, keepdims=True) + eps)
+    normal, scaled = x / root, dout * weight
+    dx = (scaled - normal * (scaled * normal).mean(axis=-1, keepdims=True)) / root
+    return dx, (dout * normal).sum(axis=0)
+
+
 def layernorm(x: Array, weight: Array, bias: Array, eps: float) -> Array:
     x = x - x.mean(axis=-1, keepdims=True)
     return x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + eps) * weight + bias
 
 
+def layernorm_gradients(
+    x: Array, weight: Array, bias: Array, eps: float, dout: Array
+) -> tuple[Array, Array, Array]:
+    x = x - x.mean(axis=-1, keepdims=True)
+    dx, dweight = rmsnorm_gradients(x, weight, eps, dout)
+    return dx - dx.mean(axis=-1, keepdims=True), dweight, dout.sum(axis=0)
+
+
 def swiglu(gate: Array, up: Array) -> Array:
     return gate / (1.0 + np.exp(-gate)) * up
+
+
+def swiglu_gradients(gate: Array, up: Array, dout: Array) -> tuple[Array, Array]:
+    sigmoid = 1.0 / (1.0 + np.exp(-gate))
+    return dout * up * sigmoid * (1.0 + gate * (1.0 - sigmoid)), dout * gate * sigmoid
 
 
 def rope(x: Array, cos: Array, sin: Array) -> Array:
@@ -35,10 +56,20 @@ def rope(x: Array, cos: Array, sin: Array) -> Array:
     return np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
 
 
+def rope_gradients(x: Array, cos: Array, sin: Array, dout: Array) -> Array:
+    return rope(dout, cos, -sin)
+
+
 def cross_entropy(logits: Array, labels: Array) -> Array:
     shifted = logits - logits.max(axis=-1, keepdims=True)
     chosen = np.take_along_axis(shifted, labels[:, None], axis=-1)[:, 0]
     return np.log(np.exp(shifted).sum(axis=-1)) - chosen
+
+
+def cross_entropy_gradients(logits: Array, labels: Array, dloss: Array) -> Array:
+    gradient = _weights(logits)
+    gradient[np.arange(len(labels)), labels] -= 1.0
+    return gradient * dloss[:, None]
 
 
 def matmul_gelu(a: Array, b: Array) -> Array:

@@ -13,7 +13,7 @@ from regatta_worker.problem.variant import Variant
 from regatta_worker.protocol.channel import Failed
 
 if TYPE_CHECKING:
-    from regatta_worker.callables.operators.operands import Operands
+    from regatta_worker.callables.operators.operands import Gradients, Operands
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class OperatorFunction:
     parameters: Mapping[str, Any]
     """Keywords that a case may set, as `Variant` has them."""
     framework: str | None
+    differentiated: bool = False
+    """Its framework finds the gradients of a call."""
     no_attention: str = ""
     """Why it does not compute attention, where it does not."""
 
@@ -40,6 +42,8 @@ class OperatorFunction:
         }
         if self.any:
             arguments["any"] = True
+        if self.differentiated:
+            arguments["differentiated"] = True
         if self.no_attention:
             arguments["no_attention"] = self.no_attention
         return arguments
@@ -54,9 +58,16 @@ class OperatorFunction:
             arguments=self.arguments(),
         )
 
-    def accepted(self, operands: Operands) -> dict[str, float]:
-        """The scalars of a call. Raises Failed where the function cannot be called with these
-        operands."""
+    def computes(self, gradients: Gradients | None) -> bool:
+        """True if it takes the outputs' gradients, and so returns those of the inputs itself."""
+        takes = {*self.required, *self.optional}
+        return gradients is not None and not takes.isdisjoint(gradients.given)
+
+    def accepted(self, operands: Operands) -> dict[str, Any]:
+        """The scalars of a call, and its direction where the function names it. Raises Failed where
+        the function cannot be called with these operands."""
+        if not self.computes(operands.gradients):
+            operands, _ = operands.halves()
         given = [one.name for one in operands.inputs] + list(operands.scalars)
         takes = {*self.required, *self.optional}
         if lacking := [name for name in self.required if name not in given]:
@@ -66,7 +77,10 @@ class OperatorFunction:
             )
         if left := [name for name in given if name not in takes and not self.any]:
             raise Failed(f"{self.where} takes no `{left[0]}`, which the operator has")
-        return dict(operands.scalars)
+        direction = {}
+        if operands.gradients and "direction" in self.optional:
+            direction["direction"] = operands.gradients.direction
+        return {**operands.scalars, **direction}
 
 
 def read_operator(where: str, function: Any, no_attention: str = "") -> OperatorFunction | None:

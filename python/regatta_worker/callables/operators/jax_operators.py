@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -13,7 +13,7 @@ import numpy as np
 from regatta_worker.callables.load import Guarded, Target
 from regatta_worker.callables.operators.case import OperatorCase, OperatorWorker
 from regatta_worker.callables.operators.function import OperatorFunction
-from regatta_worker.callables.operators.operands import InputTensor
+from regatta_worker.callables.operators.operands import Gradients, InputTensor
 from regatta_worker.libraries.jax import OnJax
 from regatta_worker.protocol.channel import Failed, Message, Unsupported
 
@@ -63,6 +63,35 @@ class JaxOperators(Guarded, OperatorWorker, OnJax[OperatorCase]):
 
     def same(self, given: jax.Array, drawn: jax.Array) -> bool:
         return bool(jnp.array_equal(given, drawn))
+
+    def differentiate(self, case: OperatorCase, gradients: Gradients) -> None:
+        forward, arranged = case.bound, case.arranged
+        names = [name for name in case.given if name not in gradients.given]
+        places = [names.index(name) for name in gradients.by]
+
+        def differentiated(arrays: Sequence[Any]) -> tuple[Any, Callable[..., Any]]:
+            def outputs(*inputs: Any) -> tuple[Any, ...]:
+                given = list(arrays)
+                for place, one in zip(places, inputs, strict=True):
+                    given[place] = one
+                return gradients.outputs(forward(*given))
+
+            found: tuple[Any, Any] = jax.vjp(outputs, *(arrays[place] for place in places))
+            return found
+
+        def both(of_outputs: tuple[Any, ...], *arrays: Any) -> tuple[Any, ...]:
+            outputs, pull_back = differentiated(arrays)
+            return (*outputs, *pull_back(of_outputs))
+
+        def of_outputs() -> tuple[Any, ...]:
+            return tuple(case.given[name] for name in gradients.given)
+
+        if gradients.direction == "both":
+            case.bound, case.arranged = both, lambda: [of_outputs(), *arranged()]
+            return
+        pulled_back = jax.jit(lambda *arrays: differentiated(arrays)[1])
+        case.bound = lambda pull_back, of_outputs: pull_back(of_outputs)
+        case.arranged = lambda: [pulled_back(*arranged()), of_outputs()]
 
     def compiled(self, case: OperatorCase) -> Any:
         return case.bound

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +44,30 @@ class OutputTensor:
 
 
 @dataclass(frozen=True)
+class Gradients:
+    """The gradients that are a call's results, or follow its outputs."""
+
+    direction: str
+    by: tuple[str, ...]
+    """The inputs that it is differentiated by, in the order of their gradients."""
+    given: tuple[str, ...]
+    """The inputs that are gradients of the outputs, in their order: `dout` is that of `out`."""
+
+    def outputs(self, returned: Any) -> tuple[Any, ...]:
+        """What a call forward returned, in the order of the outputs."""
+        if isinstance(returned, dict):
+            return tuple(returned[name.removeprefix("d")] for name in self.given)
+        return tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)
+
+
+@dataclass(frozen=True)
 class Operands:
     """The inputs of a call, by name, and its outputs."""
 
     inputs: tuple[InputTensor, ...]
     scalars: Mapping[str, float]
     outputs: tuple[OutputTensor, ...]
+    gradients: Gradients | None = None
 
     @staticmethod
     def from_wire(wire: Mapping[str, Any]) -> Operands:
@@ -69,7 +87,11 @@ class Operands:
                 OutputTensor(one["name"], tuple(one["shape"]), one["dtype"], one.get("in_place"))
                 for one in wire["outputs"]
             )
-            return Operands(inputs, dict(wire.get("scalars", {})), outputs)
+            asked = wire.get("gradients")
+            gradients = asked and Gradients(
+                asked["direction"], tuple(asked["by"]), tuple(asked["given"])
+            )
+            return Operands(inputs, dict(wire.get("scalars", {})), outputs, gradients)
         except (KeyError, TypeError) as error:
             raise Failed(f"malformed operands: {type(error).__name__}: {error}") from error
 
@@ -77,6 +99,15 @@ class Operands:
     def states(self) -> frozenset[str]:
         """Inputs that a call may change."""
         return frozenset(one.name for one in self.inputs if one.role == "state")
+
+    def halves(self) -> tuple[Operands, Operands]:
+        """The forward call and that of the gradients; either may have no output."""
+        if self.gradients is None:
+            return self, replace(self, outputs=())
+        given, cut = self.gradients.given, len(self.outputs) - len(self.gradients.by)
+        inputs = tuple(one for one in self.inputs if one.name not in given)
+        forward = Operands(inputs, self.scalars, self.outputs[:cut])
+        return forward, replace(self, outputs=self.outputs[cut:])
 
     @property
     def returned(self) -> tuple[OutputTensor, ...]:

@@ -14,6 +14,8 @@ import numpy as np
 from regatta_worker.callables.load import Target, imported, placed
 from regatta_worker.callables.operators.operands import Operands, read
 from regatta_worker.device import cpu_device
+from regatta_worker.problem.attention import DIRECTIONS
+from regatta_worker.problem.variant import Variant
 from regatta_worker.protocol.channel import Failed, Message, required
 
 KEPT_BYTES = 1 << 30
@@ -26,13 +28,19 @@ ANOTHER = 1 << 32
 """The distance of a redrawn input's seed from the others'."""
 
 
+STEP = 1e-5
+"""The change of an input for finite differences, as a part of its size."""
+
+
 class Reference:
     """Holds no case: each `compare` names its own operands."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
         self._where = target.where(target.function or "")
-        self._function: Any = getattr(imported(target), target.function or "", None)
+        module, name = imported(target), target.function or ""
+        self._function: Any = getattr(module, name, None)
+        self._gradients: Any = getattr(module, f"{name}_gradients", None)
         if not callable(self._function):
             raise Failed(f"{target.code} has no function `{target.function}`")
         self._kept: OrderedDict[str, dict[str, np.ndarray]] = OrderedDict()
@@ -40,7 +48,9 @@ class Reference:
     def hello(self) -> Message:
         versions = {"numpy": np.__version__}
         device = cpu_device()
-        return {"worker": "reference", "versions": versions, "device": device, "variants": []}
+        directions = DIRECTIONS if callable(self._gradients) else ("forward",)
+        variants = [Variant(self._where, directions=directions).wire(self._target.function or "")]
+        return {"worker": "reference", "versions": versions, "device": device, "variants": variants}
 
     def compare(self, request: Message) -> Message:
         wire, seed = required(request, "operands"), int(required(request, "seed"))
@@ -69,25 +79,55 @@ class Reference:
         operands: Operands,
         seed: int,
         redrawn: str = "",
-        scalars: Mapping[str, float] | None = None,
+        changed: Mapping[str, Any] | None = None,
     ) -> dict[str, np.ndarray]:
-        """The results in float64, one input drawn from another seed or scalars changed."""
-        given: dict[str, Any] = {
-            one.name: widened(one.drawn(seed + ANOTHER if one.name == redrawn else seed))
-            for one in operands.inputs
-        }
-        arguments = given | {**operands.scalars, **(scalars or {})}
-        try:
-            with np.errstate(all="ignore"):
-                returned = self._function(**arguments)
-        except Exception as error:
-            raise Failed(f"{self._where}: {placed(self._target.file, error)}") from error
-        named = operands.results(self._where, returned, given)
-        results = {name: np.array(value, dtype=np.float64) for name, value in named.items()}
-        for name, value in results.items():
-            if not np.isfinite(value).all():
-                raise Failed(f"{self._where} gives elements of {name} that are not finite")
+        """The results in float64, one input drawn from another seed, or arguments changed."""
+        results = {}
+        forward, gradients = operands.halves()
+        for half, function in ((forward, self._function), (gradients, self._gradients)):
+            if not half.outputs:
+                continue
+            where = f"{self._where}{'_gradients' if half is gradients else ''}"
+            given: dict[str, Any] = {
+                one.name: widened(one.drawn(seed + ANOTHER if one.name == redrawn else seed))
+                for one in half.inputs
+            }
+            arguments = given | {**operands.scalars, **(changed or {})}
+            try:
+                with np.errstate(all="ignore"):
+                    returned = function(**arguments)
+            except Exception as error:
+                raise Failed(f"{where}: {placed(self._target.file, error)}") from error
+            for name, value in half.results(where, returned, given).items():
+                results[name] = np.array(value, dtype=np.float64)
+                if not np.isfinite(results[name]).all():
+                    raise Failed(f"{where} gives elements of {name} that are not finite")
         return results
+
+    def differences(self, operands: Operands, seed: int) -> dict[str, Message]:
+        """The distance of each gradient from finite differences of the outputs, along a random
+        change of its input."""
+        if operands.gradients is None:
+            return {}
+        exact, (forward, _) = self.computed(operands, seed), operands.halves()
+        inputs, distances = {one.name: one for one in operands.inputs}, {}
+        for name in operands.gradients.by:
+            value = widened(inputs[name].drawn(seed))
+            change = np.random.default_rng(seed).standard_normal(value.shape)
+            change *= STEP * np.sqrt((value * value).mean() / (change * change).mean())
+            after, before = (
+                self.computed(forward, seed, changed={name: value + sign * change})
+                for sign in (1.0, -1.0)
+            )
+            moved = sum(
+                float((widened(inputs[given].drawn(seed)) * (after[one] - before[one])).sum())
+                for given, one in zip(operands.gradients.given, after, strict=True)
+            )
+            gradient = exact[f"d{name}"]
+            size = math.sqrt((gradient * gradient).sum() * (change * change).mean())
+            error = abs(moved / 2.0 - float((gradient * change).sum())) / max(size, ZERO)
+            distances[f"= d{name}"] = {"relative_l2": error, "max_abs": error}
+        return distances
 
     def sensitivity(self, operands: Operands, seed: int) -> dict[str, Message]:
         """The changes of the results when each input is drawn again and each scalar is doubled."""
@@ -97,8 +137,8 @@ class Reference:
             if one.kind != "constant":
                 moved[one.name] = self.computed(operands, seed, one.name)
         for name, value in operands.scalars.items():
-            moved[name] = self.computed(operands, seed, scalars={name: 2.0 * value})
-        return {
+            moved[name] = self.computed(operands, seed, changed={name: 2.0 * value})
+        return self.differences(operands, seed) | {
             f"{name} {output}": difference(results[output], before[output])
             for name, results in moved.items()
             for output in before

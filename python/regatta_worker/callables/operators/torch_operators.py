@@ -11,10 +11,12 @@ import torch
 from regatta_worker.callables.load import Guarded, Target
 from regatta_worker.callables.operators.case import OperatorCase, OperatorWorker
 from regatta_worker.callables.operators.function import OperatorFunction
-from regatta_worker.callables.operators.operands import InputTensor
+from regatta_worker.callables.operators.operands import Gradients, InputTensor
 from regatta_worker.clock import timing
 from regatta_worker.on_torch.library import (
+    EARLIER_STREAM,
     OnTorch,
+    import_autograd,
     measure_on_cpu,
     recorded_samples,
     replayed_calls,
@@ -72,6 +74,36 @@ class TorchOperators(Guarded, OperatorWorker, OnTorch[OperatorCase]):
     def same(self, given: torch.Tensor, drawn: torch.Tensor) -> bool:
         return bool(torch.equal(given, drawn))
 
+    def differentiate(self, case: OperatorCase, gradients: Gradients) -> None:
+        import_autograd()
+        forward, arranged = case.bound, case.arranged
+        inputs = tuple(case.given[name].requires_grad_() for name in gradients.by)
+        of_outputs = tuple(case.given[name] for name in gradients.given)
+
+        def gradient(*outputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            found: tuple[torch.Tensor, ...] = torch.autograd.grad(
+                outputs, inputs, of_outputs, retain_graph=True
+            )
+            return found
+
+        def both(*tensors: Any) -> tuple[torch.Tensor, ...]:
+            outputs = gradients.outputs(forward(*tensors))
+            return (*(out.detach() for out in outputs), *gradient(*outputs))
+
+        case.by_autograd = True
+        if gradients.direction == "both":
+            case.bound = both
+            return
+        case.bound, case.earlier_stream = gradient, True
+        # A graph for each contents.
+        case.arranged = lambda: list(gradients.outputs(forward(*arranged())))
+
+    def plan(self, request: Message) -> timing.Plan:
+        plan = super().plan(request)
+        if plan.graph and self.prepared().earlier_stream:
+            raise Unsupported(EARLIER_STREAM)
+        return plan
+
     def called_first(self, case: OperatorCase) -> tuple[Any, Message]:
         # NaN where the function is about to allocate its results.
         for output in case.operands.returned:
@@ -81,7 +113,9 @@ class TorchOperators(Guarded, OperatorWorker, OnTorch[OperatorCase]):
 
     def timed(self, case: OperatorCase, plan: timing.Plan, sets: Inputs) -> Message:
         if self.gpu:
-            measured = timing.measure_cuda(case.call, plan, self.gpu, sets)
+            measured = timing.measure_cuda(
+                case.call, plan, self.gpu, sets, by_autograd=case.by_autograd
+            )
         else:
             measured = measure_on_cpu(case.call, plan, sets)
         case.timed = plan, bool(measured.get("synchronised"))
@@ -93,8 +127,8 @@ class TorchOperators(Guarded, OperatorWorker, OnTorch[OperatorCase]):
         return super().free_memory()
 
     def replayed(self, case: OperatorCase) -> tuple[Callable[[], Any], int]:
-        if self.gpu is None:
-            raise Unsupported("a CUDA graph needs a GPU")
+        if self.gpu is None or case.earlier_stream:
+            raise Unsupported("no CUDA graph can hold this call")
         return replayed_calls(case, case.call)
 
     def recordings(self, case: OperatorCase) -> list[Message]:

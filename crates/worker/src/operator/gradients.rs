@@ -1,0 +1,167 @@
+//! Gradients of a declared operator: those of some of its inputs, for drawn gradients of its outputs.
+//!
+//! A problem asks for them by `direction`, as attention does. The gradient of a tensor is named for
+//! it: `dout` of `out`. Workers draw those of the outputs as they draw inputs.
+
+use serde::{Deserialize, Serialize};
+
+use super::draw::{Draw, DrawKind};
+use super::operands::{InputTensor, Operands, OutputTensor, Role};
+use super::{DeclaredProblem, Operator};
+use crate::attention::tolerance::limit;
+use crate::attention::{Direction, Dtype, ParamValue};
+
+/// The key of a sweep that asks for gradients. A problem that is forward lacks it.
+pub const DIRECTION: &str = "direction";
+
+/// The gradients of a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Gradients {
+    /// `backward`: the outputs are gradients alone; `both`: they follow the operator's outputs.
+    pub direction: Direction,
+    /// The inputs that a call is differentiated by, in the order of their gradients.
+    pub by: Vec<String>,
+    /// The inputs that are gradients of the operator's outputs, in the order of these. A function that
+    /// takes them computes the gradients itself.
+    pub given: Vec<String>,
+}
+
+/// The name of a tensor's gradient.
+pub fn gradient_name(tensor: &str) -> String {
+    format!("d{tensor}")
+}
+
+impl DeclaredProblem {
+    /// The direction: forward, unless the problem asks for gradients.
+    pub fn direction(&self) -> Direction {
+        match self.axes.get(DIRECTION) {
+            Some(ParamValue::Word(word)) => word.parse().unwrap_or(Direction::Forward),
+            _ => Direction::Forward,
+        }
+    }
+
+    /// The same problem in another direction.
+    #[must_use]
+    pub fn with(mut self, direction: Direction) -> DeclaredProblem {
+        self.axes.remove(DIRECTION);
+        if direction != Direction::Forward {
+            let word = ParamValue::from(direction.name());
+            self.axes.insert(DIRECTION.to_owned(), word);
+        }
+        self
+    }
+}
+
+impl Operator {
+    /// The direction of a problem; forward where nothing is differentiated.
+    pub fn direction(&self, problem: &DeclaredProblem) -> Direction {
+        if self.gradients.is_empty() {
+            return Direction::Forward;
+        }
+        problem.direction()
+    }
+
+    /// Why a call cannot be differentiated by its `gradients`, if so.
+    pub fn objection_to_gradients(&self) -> Option<String> {
+        let by = &self.gradients;
+        if by.is_empty() {
+            return None;
+        }
+        let all: Vec<&str> = self.inputs.keys().map(String::as_str).collect();
+        let listed = all.join(", ");
+        for (place, name) in by.iter().enumerate() {
+            let Some(input) = self.inputs.get(name) else {
+                return Some(format!("there is no input `{name}` (inputs: {listed})"));
+            };
+            if by[..place].contains(name) {
+                return Some(format!("`{name}` is listed twice"));
+            }
+            if input.role == Role::Index || input.dtype.is_some_and(|dtype| dtype.real().is_none())
+            {
+                let dtype = input
+                    .dtype
+                    .map_or_else(|| "index".to_owned(), |dtype| dtype.to_string());
+                return Some(format!(
+                    "the input `{name}` is of {dtype}, and a gradient is by real numbers: list \
+                     inputs of f32, f16 or bf16"
+                ));
+            }
+        }
+        let state = self
+            .inputs
+            .iter()
+            .find(|(_, input)| input.role == Role::State);
+        if let Some((state, _)) = state {
+            return Some(format!(
+                "a call writes into the state `{state}`, and what it had is lost to its gradient: \
+                 declare `{state}` with role = \"data\", and what is left in it as an output \
+                 without `in_place`"
+            ));
+        }
+        if self.axes.contains_key(DIRECTION) {
+            return Some("a sweep asks for gradients by `direction`: rename that axis".to_owned());
+        }
+        let outputs = self.outputs.iter().map(|output| &output.name);
+        let mut tensors = self.inputs.keys().chain(outputs);
+        let taken = |name: &String| {
+            let is_output = self.outputs.iter().any(|output| output.name == *name);
+            self.inputs.contains_key(name) || self.scalars.contains_key(name) || is_output
+        };
+        tensors
+            .find(|tensor| taken(&gradient_name(tensor)))
+            .map(|tensor| {
+                let name = gradient_name(tensor);
+                format!("the gradient of `{tensor}` is named `{name}`: rename what has this name")
+            })
+    }
+
+    /// Adds the gradients that a problem asks for to the operands of its forward call.
+    pub(super) fn differentiate(&self, problem: &DeclaredProblem, operands: &mut Operands) {
+        let direction = self.direction(problem);
+        if !direction.has_backward() {
+            return;
+        }
+        let mut gradients = Gradients {
+            direction,
+            by: self.gradients.clone(),
+            given: Vec::new(),
+        };
+        let by = self.gradients.iter();
+        let by = by.filter_map(|name| operands.inputs.iter().find(|one| one.name == *name));
+        // Outputs whose tolerance is wide have gradients of which no more is known.
+        let outputs = operands.outputs.iter();
+        let widest = outputs.map(|output| output.limit).fold(0.0, f64::max);
+        let results: Vec<OutputTensor> = by
+            .map(|input| {
+                let dtype = input.dtype.real().unwrap_or(Dtype::F32);
+                OutputTensor {
+                    name: gradient_name(&input.name),
+                    shape: input.shape.clone(),
+                    dtype,
+                    limit: widest.max(limit(dtype, false, Direction::Backward)),
+                    in_place: None,
+                }
+            })
+            .collect();
+        for output in &operands.outputs {
+            let name = gradient_name(&output.name);
+            gradients.given.push(name.clone());
+            operands.inputs.push(InputTensor {
+                name,
+                shape: output.shape.clone(),
+                dtype: output.dtype.into(),
+                draw: Draw {
+                    kind: DrawKind::Normal,
+                    arguments: vec![1.0],
+                },
+                role: Role::Data,
+            });
+        }
+        if direction == Direction::Backward {
+            operands.outputs.clear();
+        }
+        operands.outputs.extend(results);
+        operands.gradients = Some(gradients);
+    }
+}
