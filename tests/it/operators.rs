@@ -238,7 +238,8 @@ const SWEEP: &str = "workers.mine = \"mine.py\"\nsweep = [{ operator = \"rmsnorm
                      variants = \"mine/rmsnorm\", rows = 64, width = 32, \
                      direction = [\"forward\", \"backward\", \"both\"] }]\n";
 
-fn with_gradients(code: &str, suite: &str) -> Place {
+/// A committed suite and the file of its function.
+fn committed(code: &str, suite: &str) -> Place {
     let place = Place::new();
     place.write("mine.py", code);
     place.write("mine.toml", &format!("{suite}{SHORT}"));
@@ -252,7 +253,7 @@ fn with_gradients(code: &str, suite: &str) -> Place {
 #[test]
 #[ignore = "needs JAX"]
 fn gradients_are_jaxs_and_a_wrong_one_fails_the_gate() {
-    let place = with_gradients(ON_JAX, SWEEP);
+    let place = committed(ON_JAX, SWEEP);
     let (code, text) = ran(&place, &["run", "./mine.toml"]);
     assert_eq!(code, 0, "{text}");
     let words = "3 measured; results of rmsnorm compared with regatta:rmsnorm in float64";
@@ -262,4 +263,77 @@ fn gradients_are_jaxs_and_a_wrong_one_fails_the_gate() {
     assert_eq!(code, 1, "{text}");
     assert!(text.contains("dweight: relative L2 error 1.0e0"), "{text}");
     assert!(text.contains("2 error, 1 same"), "{text}");
+}
+
+#[test]
+fn gradients_that_cannot_be_had_are_refused_before_they_are_measured() {
+    if std::env::var_os("REGATTA_TEST_PYTHON").is_none() {
+        return;
+    }
+    let on_numpy = "def rmsnorm(x, weight, eps):\n    return x\n";
+    let (code, text) = ran(&committed(on_numpy, SWEEP), &["run", "./mine.toml"]);
+    assert_eq!(code, 2, "{text}");
+    let words = "it takes x, weight, eps, and NumPy and CuPy differentiate no function: add `dout`";
+    assert!(text.contains(words), "{text}");
+    let Some(place) = example("rmsnorm") else {
+        return;
+    };
+    place.edit(
+        "rmsnorm.toml",
+        "variants",
+        "direction = \"backward\", variants",
+    );
+    place.edit("rmsnorm.toml", "outputs", "gradients = \"x\"\noutputs");
+    place.edit(
+        "rmsnorm.py",
+        "def rmsnorm(x, weight, eps",
+        "def rmsnorm(x, weight, eps, dy",
+    );
+    let (code, text) = ran(&place, &["run", "./rmsnorm.toml"]);
+    assert_eq!(code, 2, "{text}");
+    let words = "has no function `rmsnorm_gradients`: it takes the arguments of `rmsnorm`";
+    assert!(text.contains(words), "{text}");
+}
+
+/// A product of numbers of 8 bits, each row and each column with a scale of its own.
+const QUANTISED: &str = "workers.mine = \"mine.py\"\nsweep = [{ operator = \"product\", \
+     variants = \"mine/product\" }]\n[operators.product]\noutputs.out = \"32, 16\"\n\
+     inputs.a = { shape = \"32, 64\", dtype = \"i8\", scale = \"a_scale\" }\n\
+     inputs.a_scale = \"32, 1\"\n\
+     inputs.b = { shape = \"64, 16\", dtype = \"i8\", scale = \"b_scale\" }\n\
+     inputs.b_scale = \"1, 16\"\nreference = \"exact.py:product\"\ndtypes = \"f32\"\n";
+
+#[test]
+fn a_kernel_that_ignores_the_scales_of_its_inputs_is_wrong() {
+    if std::env::var_os("REGATTA_TEST_PYTHON").is_none() {
+        return;
+    }
+    let product = "def product(a, a_scale, b, b_scale):\n    \
+                   return (a.astype(\"f4\") @ b.astype(\"f4\")) * a_scale * b_scale\n";
+    let place = Place::new();
+    place.write("mine.py", product);
+    place.write("exact.py", &product.replace(".astype(\"f4\")", ""));
+    place.write("mine.toml", &format!("{QUANTISED}{SHORT}"));
+    let (code, text) = ran(&place, &["worker", "check", "./mine.toml"]);
+    assert_eq!(code, 0, "{text}");
+    assert!(
+        text.contains("a_scale drawn again moves the results"),
+        "{text}"
+    );
+    let (code, text) = ran(&place, &["run", "./mine.toml"]);
+    assert_eq!(code, 0, "{text}");
+    place.edit("mine.py", "* a_scale", "* a_scale.mean()");
+    let (code, text) = ran(&place, &["run", "./mine.toml"]);
+    assert_eq!(code, 1, "{text}");
+    assert!(
+        text.contains("wrong result: out: relative L2 error"),
+        "{text}"
+    );
+    place.edit("exact.py", "* a_scale", "* 1");
+    let (code, text) = ran(&place, &["worker", "check", "./mine.toml"]);
+    assert_eq!(code, 1, "{text}");
+    assert!(
+        text.contains("a kernel that ignores `a_scale` would pass"),
+        "{text}"
+    );
 }

@@ -76,7 +76,7 @@ pub(super) fn demands(demands: &mut Demands, base: &RunHeader, head: &RunHeader)
         }
         let drawn = |operator: &Operator| {
             let inputs = operator.inputs.iter();
-            let inputs = inputs.map(|(name, input)| format!("{name} {}", input.draw));
+            let inputs = inputs.map(|(name, input)| format!("{name} {input}"));
             inputs.collect::<Vec<_>>().join(", ")
         };
         demands.add_as(&field("inputs"), drawn(was), drawn(is), false);

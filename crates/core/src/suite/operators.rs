@@ -1,6 +1,6 @@
 //! `[operators]`: computations that a suite declares as data.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::sync::LazyLock;
 
@@ -79,6 +79,9 @@ pub struct InputTable {
     pub draw: Option<String>,
     /// `data`, `state` (restored before each call), `index` or `scale`.
     pub role: Option<Role>,
+    /// The input that multiplies its values of i8 or e4m3, each number a row or a block of them: their
+    /// products are as drawn. The scale itself needs no draw.
+    pub scale: Option<String>,
 }
 
 /// An output.
@@ -183,6 +186,7 @@ fn declared(
     if dtypes.is_empty() {
         return Err(error("dtypes", "an empty list allows no case".to_owned()));
     }
+    let scales: BTreeSet<String> = table.inputs.values().filter_map(scale_of).collect();
     let mut inputs = BTreeMap::new();
     for (name, written) in table.inputs {
         let at = format!("inputs.{name}");
@@ -193,24 +197,32 @@ fn declared(
                 dtype: None,
                 draw: None,
                 role: None,
+                scale: None,
             },
         };
         if !is_argument(&name) {
             return Err(error(&at, NO_ARGUMENT.to_owned()));
         }
+        let is_scale = scales.contains(&name);
         let draw: Draw<Expression> = match &table.draw {
+            None if is_scale => Draw::open(),
             None => Draw::normal(),
             Some(text) => text
                 .parse()
                 .map_err(|why| error(&format!("{at}.draw"), format!("{why}")))?,
         };
         let whole = draw.kind.is_whole();
-        let role = if whole { Role::Index } else { Role::Data };
+        let role = match (whole, is_scale) {
+            (true, _) => Role::Index,
+            (_, true) => Role::Scale,
+            _ => Role::Data,
+        };
         let input = Input {
             shape: extents(&table.shape),
             dtype: table.dtype.or(whole.then_some(ElementType::I32)),
             draw,
             role: table.role.unwrap_or(role),
+            scale: table.scale,
         };
         inputs.insert(name, input);
     }
@@ -294,10 +306,19 @@ fn declared(
         },
     };
     check_formulas(document, at, &operator)?;
-    if let Some(why) = operator.objection_to_gradients() {
-        return Err(error("gradients", why));
+    let scale = operator.objection_to_scale();
+    let gradients = || Some(("gradients".to_owned(), operator.objection_to_gradients()?));
+    if let Some((name, why)) = scale.or_else(gradients) {
+        return Err(error(&name, why));
     }
     Ok(operator)
+}
+
+fn scale_of(written: &ValueOr<Shape, InputTable>) -> Option<String> {
+    match written {
+        ValueOr::Table(table) => table.scale.clone(),
+        ValueOr::Value(_) => None,
+    }
 }
 
 /// Refuses an invalid formula, or one that names an axis which the operator does not have.
@@ -431,238 +452,4 @@ fn reference(document: &TomlDocument<'_>, text: &str) -> Result<String, String> 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::plan;
-    use super::*;
-    use crate::suite::{Suite, load};
-
-    const RMSNORM: &str = "[operators.rmsnorm]\naxes = { rows = 64, width = \"required\" }\n\
-                           inputs = { x = \"rows, width\", weight = \"width\" }\n\
-                           scalars = { eps = 1e-6 }\noutputs = { y = \"rows, width\" }\n";
-
-    fn suite(text: &str) -> Result<Suite, String> {
-        let source = TomlText {
-            label: "s.toml".to_owned(),
-            text: text.to_owned(),
-        };
-        plan::read("s", &source, &load).map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn a_declared_operator_makes_cases_with_concrete_shapes() {
-        let sweep = "[[sweep]]\noperator = \"rmsnorm\"\nvariants = \"mine/rmsnorm\"\n\
-                     rows = [64, 128]\nwidth = 32\ndtype = [\"f32\", \"bf16\"]\n";
-        let suite = suite(&format!("{RMSNORM}flops = \"4 * rows * width\"\n{sweep}")).unwrap();
-        let ids: Vec<String> = suite.cases.iter().map(ToString::to_string).collect();
-        assert_eq!(ids.len(), 4);
-        assert!(ids.contains(&"mine/rmsnorm:rmsnorm,rows=128,width=32,dtype=bf16".to_owned()));
-        let case = &suite.cases[0];
-        let problem = case.problem.declared().unwrap();
-        let operands = suite.operators["rmsnorm"].operands(problem).unwrap();
-        let shapes: Vec<_> = operands
-            .inputs
-            .iter()
-            .map(|input| &input.shape[..])
-            .collect();
-        assert_eq!(shapes, [&[32][..], &[64, 32]]);
-        assert_eq!(operands.scalars["eps"], 1e-6);
-        assert_eq!(operands.outputs[0].limit, 5e-6);
-        assert_eq!(
-            case.problem.flops(&suite.operators),
-            Some(4.0 * 64.0 * 32.0)
-        );
-        assert_eq!(
-            case.problem.bytes(&suite.operators),
-            Some(4.0 * (2.0 * 64.0 * 32.0 + 32.0))
-        );
-    }
-
-    #[test]
-    fn built_in_operators_need_no_declaration_and_can_be_declared_again() {
-        let sweep = "[[sweep]]\noperator = \"rmsnorm\"\nvariants = \"mine/rmsnorm\"\n";
-        let built_in = suite(&format!("{sweep}rows = 8\n")).unwrap();
-        let ids: Vec<String> = built_in.cases.iter().map(ToString::to_string).collect();
-        assert_eq!(ids, ["mine/rmsnorm:rmsnorm,rows=8,width=4096,dtype=f32"]);
-        let operator = &built_in.operators["rmsnorm"];
-        assert_eq!(operator.reference.as_deref(), Some("regatta:rmsnorm"));
-        let own = suite(&format!("{RMSNORM}{sweep}width = 8\n")).unwrap();
-        assert_eq!(own.operators["rmsnorm"].reference, None);
-        let reference = "reference = \"regatta:rmsnrom\"\n";
-        let error = suite(&format!("{RMSNORM}{reference}{sweep}width = 8\n")).unwrap_err();
-        assert!(
-            error.contains("no built-in operator has the name `rmsnrom`"),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn a_sweep_asks_for_gradients_by_direction() {
-        let sweep = "[[sweep]]\noperator = \"rmsnorm\"\nvariants = \"mine/rmsnorm\"\nwidth = 8\n\
-                     dtype = \"bf16\"\ndirection = [\"forward\", \"backward\", \"both\"]\n";
-        let gradients = "flops = \"rows\"\nbytes = \"rows\"\ngradients = [\"x\", \"weight\"]\n";
-        let suite = suite(&format!("{RMSNORM}{gradients}{sweep}")).unwrap();
-        let ids: Vec<String> = suite.cases.iter().map(ToString::to_string).collect();
-        let id =
-            |direction: &str| format!("mine/rmsnorm:rmsnorm,{direction}rows=64,width=8,dtype=bf16");
-        let wanted = ["direction=backward,", "direction=both,", ""].map(id);
-        assert_eq!(ids, wanted);
-        let operator = &suite.operators["rmsnorm"];
-        let operands = |place: usize| {
-            let problem = suite.cases[place].problem.declared().unwrap();
-            operator.operands(problem).unwrap()
-        };
-        let names = |place: usize| -> Vec<String> {
-            operands(place)
-                .outputs
-                .into_iter()
-                .map(|output| output.name)
-                .collect()
-        };
-        assert_eq!(names(0), ["dx", "dweight"]);
-        assert_eq!(names(1), ["y", "dx", "dweight"]);
-        assert_eq!(names(2), ["y"]);
-        let backward = operands(0);
-        assert_eq!(backward.outputs[1].shape, [8]);
-        assert_eq!(backward.outputs[1].limit, 2e-2);
-        assert_eq!(backward.inputs[2].name, "dy");
-        assert_eq!(backward.gradients.unwrap().given, ["dy"]);
-        assert_eq!(operands(2).gradients, None);
-        // Formulas are of a forward call; a backward one moves all of its tensors.
-        let work = |place: usize| {
-            let problem = &suite.cases[place].problem;
-            (
-                problem.flops(&suite.operators),
-                problem.bytes(&suite.operators),
-            )
-        };
-        assert_eq!(work(2), (Some(64.0), Some(64.0)));
-        assert_eq!(work(0), (None, Some(2.0 * (3.0 * 64.0 * 8.0 + 2.0 * 8.0))));
-    }
-
-    #[test]
-    fn outputs_are_in_the_order_of_the_file() {
-        let text = "[operators.o]\ninputs = { x = \"4\" }\noutputs.z = \"4\"\noutputs.a = \"4\"\n\
-                    [[sweep]]\noperator = \"o\"\nvariants = \"mine/o\"\n";
-        let suite = suite(text).unwrap();
-        let outputs = suite.operators["o"].outputs.iter();
-        assert_eq!(
-            outputs.map(|output| &output.name[..]).collect::<Vec<_>>(),
-            ["z", "a"]
-        );
-    }
-
-    #[test]
-    fn bad_declarations_are_named_with_their_place() {
-        let sweep = "[[sweep]]\noperator = \"rmsnorm\"\nvariants = \"mine/rmsnorm\"\nwidth = 32\n";
-        let error = |from: &str, to: &str| {
-            let text = format!("{RMSNORM}{sweep}");
-            assert!(text.contains(from), "{from}");
-            suite(&text.replace(from, to)).unwrap_err()
-        };
-        for (from, to, words) in [
-            (
-                "weight = \"width\"",
-                "weight = \"wdith\"",
-                "s.toml:3: operators.rmsnorm.inputs.weight = \"wdith\": `wdith` is no axis of the \
-              operator; did you mean `width`? (axes: rows, width)",
-            ),
-            (
-                "weight = \"width\"",
-                "weight = \"width - 32\"",
-                "operators.rmsnorm.inputs.weight.shape[0]: `width - 32` is 0; an extent is at least 1",
-            ),
-            (
-                "width = 32\n",
-                "rows = 8\n",
-                "axis `width` of operator `rmsnorm` has no default",
-            ),
-            (
-                "width = 32\n",
-                "width = 32\nheads = 4\n",
-                "s.toml:10: sweep[0].heads = 4: unknown key",
-            ),
-            (
-                "operator = \"rmsnorm\"",
-                "operator = \"rsmnorm\"",
-                "sweep[0].operator = \"rsmnorm\": no such operator; did you mean `rmsnorm`?",
-            ),
-            (
-                "weight = \"width\"",
-                "weight = { shape = \"width\", draw = \"log-decay(0, 1)\" }",
-                "makes NaN",
-            ),
-            (
-                "weight = \"width\"",
-                "weight = { shape = \"width\", draw = \"gauss\" }",
-                "`gauss` is not a draw; use",
-            ),
-            (
-                "outputs = { y = \"rows, width\" }",
-                "outputs = {}",
-                "an operator has 1 to 32",
-            ),
-            ("eps = 1e-6", "eps = \"1 / zero\"", "`zero` is no axis"),
-            (
-                "eps = 1e-6",
-                "eps = \"1 / (rows - 64)\"",
-                "operators.rmsnorm.scalars.eps",
-            ),
-            ("eps = 1e-6", "x = 1e-6", "an input has this name"),
-            (
-                "[[sweep]]",
-                "reference = \"none.py:f\"\n[[sweep]]",
-                "there is no file none.py",
-            ),
-            (
-                "[[sweep]]",
-                "requires = \"rows % 3\"\n[[sweep]]",
-                "write a condition",
-            ),
-            (
-                "[[sweep]]",
-                "requires = \"rows % 3 == 0\"\n[[sweep]]",
-                "`rows % 3 == 0` does not hold for rmsnorm,rows=64",
-            ),
-            (
-                "rows = 64,",
-                "variant = 64,",
-                "`variant` cannot name an axis",
-            ),
-            (
-                "[[sweep]]",
-                "gradients = \"z\"\n[[sweep]]",
-                "s.toml:6: operators.rmsnorm.gradients = \"z\": there is no input `z` (inputs: \
-                 weight, x)",
-            ),
-            (
-                "[[sweep]]",
-                "gradients = [\"x\", \"x\"]\n[[sweep]]",
-                "`x` is listed twice",
-            ),
-            (
-                "weight = \"width\" }",
-                "weight = { shape = \"width\", draw = \"permutation\" } }\ngradients = \"weight\"",
-                "the input `weight` is of i32, and a gradient is by real numbers",
-            ),
-            (
-                "weight = \"width\" }",
-                "weight = { shape = \"width\", role = \"state\" } }\ngradients = \"x\"",
-                "a call writes into the state `weight`, and what it had is lost",
-            ),
-            (
-                "eps = 1e-6 }",
-                "dy = 1e-6 }\ngradients = \"x\"",
-                "the gradient of `y` is named `dy`: rename what has this name",
-            ),
-            (
-                "width = 32\n",
-                "width = 32\ndirection = \"backward\"\n",
-                "sweep[0].direction = \"backward\": operator `rmsnorm` is forward alone: name the \
-                 inputs that it is differentiated by, as in gradients = [\"x\"]",
-            ),
-        ] {
-            let error = error(from, to);
-            assert!(error.contains(words), "{from} -> {to}: {error}");
-        }
-    }
-}
+mod tests;

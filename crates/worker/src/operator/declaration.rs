@@ -1,6 +1,7 @@
 //! An operator as a suite declares it, and what follows from it for a problem.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use minijinja::Value;
 use serde::{Deserialize, Serialize};
@@ -71,6 +72,19 @@ pub struct Input {
     pub draw: Draw<Expression>,
     /// The role.
     pub role: Role,
+    /// The input that its values are multiplied by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<String>,
+}
+
+impl fmt::Display for Input {
+    /// The draw: `normal / x_scale`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.draw.fmt(f)?;
+        self.scale
+            .iter()
+            .try_for_each(|scale| write!(f, " / {scale}"))
+    }
 }
 
 /// An output of an operator.
@@ -241,7 +255,10 @@ impl Operator {
                         kind: input.draw.kind,
                         arguments,
                     };
-                    let completed = draw.completed(shape.iter().product(), dtype);
+                    // The scale is chosen so that what it divides fits.
+                    let scaled = input.scale.as_ref().map(|_| ElementType::F32);
+                    let elements = shape.iter().product();
+                    let completed = draw.completed(elements, scaled.unwrap_or(dtype));
                     completed.map_err(|error| error.to_string())
                 })
                 .map_err(|why| (format!("inputs.{name}.draw"), why))?;
@@ -251,8 +268,10 @@ impl Operator {
                 dtype,
                 draw,
                 role: input.role,
+                scale: None,
             });
         }
+        self.scale(&mut operands)?;
         for (name, formula) in &self.scalars {
             let value = formula.real(&figures);
             let value = value.map_err(|why| (format!("scalars.{name}"), why))?;

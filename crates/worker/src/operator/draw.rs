@@ -14,6 +14,7 @@ use crate::attention::{Dtype, ParseError, inputs};
 use crate::words;
 
 use super::operands::{ElementType, InputTensor};
+use super::quantised;
 
 /// A draw with its arguments: formulas in a declaration, numbers for a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -82,6 +83,14 @@ impl DrawKind {
 }
 
 impl Draw<Expression> {
+    /// The draw of a scale that names none: its numbers follow from what it scales.
+    pub fn open() -> Draw<Expression> {
+        Draw {
+            kind: DrawKind::Uniform,
+            arguments: Vec::new(),
+        }
+    }
+
     /// The draw of an input that names none.
     pub fn normal() -> Draw<Expression> {
         Draw {
@@ -171,7 +180,9 @@ impl Draw<f64> {
             return Err(ParseError::new(format!("`{self}` {wrong}")));
         }
         if self.kind.is_whole() != dtype.is_whole() && self.kind != DrawKind::Constant {
-            let fix = if dtype.is_whole() {
+            let fix = if dtype == ElementType::I8 {
+                "name the input that multiplies its values, as in scale = \"x_scale\""
+            } else if dtype.is_whole() {
                 "draw it by `permutation`, `lengths` or `constant`"
             } else {
                 "give it dtype = \"i32\""
@@ -191,7 +202,7 @@ impl Draw<f64> {
     }
 
     /// The largest absolute value of an element.
-    fn reach(&self) -> f64 {
+    pub(super) fn reach(&self) -> f64 {
         let largest = self.arguments.iter().fold(0.0f64, |a, b| a.max(b.abs()));
         match self.kind {
             DrawKind::Normal => NORMAL_REACH * largest,
@@ -313,13 +324,21 @@ pub fn values(input: &InputTensor, seed: u64) -> Vec<f64> {
             order.iter().map(|&place| length(place) as f64).collect()
         }
     };
+    let scale = input.scale.as_deref();
+    let scales = scale.map(|scale| (scale, self::values(scale, seed)));
+    let divided = |(value, element): (f64, u64)| match &scales {
+        None => value,
+        Some((scale, by)) => value / by[quantised::block(input, scale, element)],
+    };
     let rounded = |value: f64| match input.dtype {
         ElementType::F32 => inputs::rounded(value, Dtype::F32),
         ElementType::F16 => inputs::rounded(value, Dtype::F16),
         ElementType::Bf16 => inputs::rounded(value, Dtype::Bf16),
+        ElementType::E4m3 | ElementType::I8 => quantised::rounded(value, input.dtype),
         ElementType::I32 | ElementType::I64 => value,
     };
-    values.into_iter().map(rounded).collect()
+    let values = values.into_iter().zip(0..).map(divided);
+    values.map(rounded).collect()
 }
 
 #[cfg(test)]
@@ -341,6 +360,25 @@ mod tests {
             dtype,
             draw: draw.completed(shape.iter().product(), dtype).unwrap(),
             role: super::super::Role::Data,
+            scale: None,
+        }
+    }
+
+    /// Values of 8 bits by the scale of a row or a block.
+    fn quantised_input(
+        draw: &str,
+        shape: &[u64],
+        dtype: ElementType,
+        blocks: &[u64],
+    ) -> InputTensor {
+        let scale = InputTensor {
+            name: "x_scale".to_owned(),
+            ..input("uniform(0.05, 0.2)", blocks, ElementType::F32)
+        };
+        InputTensor {
+            dtype,
+            scale: Some(Box::new(scale)),
+            ..input(draw, shape, ElementType::F32)
         }
     }
 
@@ -360,6 +398,9 @@ mod tests {
             input("permutation(40)", &[2, 3], ElementType::I64),
             input("lengths(16, 100)", &[5], ElementType::I32),
             input("lengths(16, 100)", &[1], ElementType::I32),
+            input("normal", &[8], ElementType::E4m3),
+            quantised_input("normal", &[3, 4], ElementType::I8, &[3, 1]),
+            quantised_input("uniform(-2, 3)", &[4, 6], ElementType::E4m3, &[2, 3]),
         ];
         let rows = examples.iter().flat_map(|input| {
             [0u64, 42]
@@ -419,6 +460,8 @@ mod tests {
         assert!(reason("uniform(3, 1)", float).contains("needs low < high"));
         assert!(reason("normal(20000)", ElementType::F16).contains("the largest f16 is 6.550e4"));
         assert!(reason("normal", ElementType::I32).contains("draw it by `permutation`"));
+        assert!(reason("normal", ElementType::I8).contains("as in scale = \"x_scale\""));
+        assert!(reason("normal(200)", ElementType::E4m3).contains("the largest e4m3 is 4.480e2"));
         assert!(reason("permutation(4)", ElementType::I32).contains("at least the 8 elements"));
         assert!(reason("lengths(1, 2)", float).contains("give it dtype = \"i32\""));
         assert!(reason("lengths(1)", float).contains("takes 2 arguments"));

@@ -72,7 +72,7 @@ impl Operator {
         let listed = all.join(", ");
         for (place, name) in by.iter().enumerate() {
             let Some(input) = self.inputs.get(name) else {
-                return Some(format!("there is no input `{name}` (inputs: {listed})"));
+                return Some(format!("unknown input `{name}` (inputs: {listed})"));
             };
             if by[..place].contains(name) {
                 return Some(format!("`{name}` is listed twice"));
@@ -156,6 +156,7 @@ impl Operator {
                     arguments: vec![1.0],
                 },
                 role: Role::Data,
+                scale: None,
             });
         }
         if direction == Direction::Backward {
@@ -163,5 +164,62 @@ impl Operator {
         }
         operands.outputs.extend(results);
         operands.gradients = Some(gradients);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Arguments;
+
+    #[test]
+    fn a_function_is_differentiated_or_takes_the_gradients_of_the_outputs() {
+        let tensor = |name: &str| InputTensor {
+            name: name.to_owned(),
+            shape: vec![4],
+            dtype: Dtype::F32.into(),
+            draw: Draw {
+                kind: DrawKind::Normal,
+                arguments: vec![1.0],
+            },
+            role: Role::Data,
+            scale: None,
+        };
+        let names = |names: &[&str]| {
+            names
+                .iter()
+                .map(|&name| name.to_owned())
+                .collect::<Vec<_>>()
+        };
+        let operands = Operands {
+            inputs: ["x", "dout", "dstate"].map(tensor).to_vec(),
+            gradients: Some(Gradients {
+                direction: Direction::Backward,
+                by: names(&["x"]),
+                given: names(&["dout", "dstate"]),
+            }),
+            ..Operands::default()
+        };
+        let objection = |takes: &[&str], any: bool, differentiated: bool| {
+            let arguments = Arguments {
+                required: names(takes),
+                any,
+                differentiated,
+                ..Arguments::default()
+            };
+            arguments.objection(&operands).unwrap_or_default()
+        };
+        assert_eq!(objection(&["x"], false, true), "");
+        assert_eq!(objection(&["x"], true, true), "");
+        assert_eq!(objection(&["x", "dout", "dstate"], false, false), "");
+        let why = objection(&["x"], true, false);
+        assert!(
+            why.contains("NumPy and CuPy differentiate no function: add `dout, dstate`"),
+            "{why}"
+        );
+        let why = objection(&["x", "dout"], false, true);
+        assert!(why.contains("takes x, dout, and no `dstate`"), "{why}");
+        let why = objection(&[], false, true);
+        assert!(why.contains("and no `x`"), "{why}");
     }
 }

@@ -40,6 +40,9 @@ pub struct InputTensor {
     /// The role.
     #[serde(default)]
     pub role: Role,
+    /// The factor of its values, which is an input of the call too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<Box<InputTensor>>,
 }
 
 /// An output with its shape and limit.
@@ -112,6 +115,10 @@ pub enum ElementType {
     F16,
     /// bfloat16.
     Bf16,
+    /// Floats of 8 bits, four of exponent and three of mantissa, without infinities.
+    E4m3,
+    /// Whole numbers of 8 bits, from -127.
+    I8,
     /// Whole numbers of 32 bits.
     I32,
     /// Whole numbers of 64 bits.
@@ -124,6 +131,8 @@ words!(
     F32 = "f32",
     F16 = "f16",
     Bf16 = "bf16",
+    E4m3 = "e4m3",
+    I8 = "i8",
     I32 = "i32",
     I64 = "i64"
 );
@@ -132,6 +141,7 @@ impl ElementType {
     /// Bytes of an element.
     pub fn bytes(self) -> usize {
         match self {
+            ElementType::E4m3 | ElementType::I8 => 1,
             ElementType::F16 | ElementType::Bf16 => 2,
             ElementType::F32 | ElementType::I32 => 4,
             ElementType::I64 => 8,
@@ -144,13 +154,18 @@ impl ElementType {
             ElementType::F32 => Some(Dtype::F32),
             ElementType::F16 => Some(Dtype::F16),
             ElementType::Bf16 => Some(Dtype::Bf16),
-            ElementType::I32 | ElementType::I64 => None,
+            _ => None,
         }
+    }
+
+    /// True for a type whose values take a scale.
+    pub fn is_narrow(self) -> bool {
+        matches!(self, ElementType::E4m3 | ElementType::I8)
     }
 
     /// True for whole numbers.
     pub fn is_whole(self) -> bool {
-        matches!(self, ElementType::I32 | ElementType::I64)
+        matches!(self, ElementType::I8 | ElementType::I32 | ElementType::I64)
     }
 
     /// The largest value.
@@ -158,6 +173,8 @@ impl ElementType {
         match self {
             ElementType::F32 | ElementType::Bf16 => 3.38e38,
             ElementType::F16 => 65504.0,
+            ElementType::E4m3 => 448.0,
+            ElementType::I8 => 127.0,
             ElementType::I32 => f64::from(i32::MAX),
             ElementType::I64 => 9e15,
         }

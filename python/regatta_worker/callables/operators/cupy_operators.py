@@ -18,8 +18,8 @@ class CupyOperators(TorchOperators):
     """Inputs, clock and checks are torch's; arrays are handed over without a copy."""
 
     def array(self, tensor: InputTensor, seed: int) -> torch.Tensor:
-        if tensor.dtype == "bf16":
-            raise Unsupported("CuPy has no bf16")
+        if tensor.dtype in ("bf16", "e4m3"):
+            raise Unsupported(f"CuPy has no {tensor.dtype}, which input {tensor.name} is")
         if self.gpu is None:
             raise Failed("functions of CuPy arrays take an NVIDIA GPU, and torch finds none")
         return super().array(tensor, seed)

@@ -82,6 +82,11 @@ def values(tensor: Any, seed: int) -> np.ndarray:
     made = made.reshape(tensor.shape)
     if kind == "l2-normalised":
         made /= np.sqrt((made * made).sum(axis=-1, keepdims=True))
+    if tensor.scale is not None:
+        by = rounded(values(tensor.scale, seed), tensor.scale.dtype)
+        for axis, extent in enumerate(tensor.shape):
+            by = np.repeat(by, extent // by.shape[axis], axis=axis)
+        made /= by
     return made
 
 
@@ -104,16 +109,21 @@ def each(kind: str, given: tuple[float, ...], start: int, index: np.ndarray) -> 
 
 
 def rounded(made: np.ndarray, dtype: str) -> np.ndarray:
-    """Values as a tensor of this type holds them: int64, or float32 (which holds f16 and bf16)."""
+    """Values as a tensor of this type holds them: int64, or float32, which holds narrow ones."""
     match dtype:
         case "i32" | "i64":
             return made.astype(np.int64)
+        case "i8":
+            made = np.rint(made).clip(-127, 127)
+        case "e4m3":
+            # Three bits behind the leading one; below 2**-6 numbers lie 2**-9 apart.
+            step = np.ldexp(1.0, np.maximum(np.frexp(made)[1] - 1, -6) - 3)
+            made = (np.rint(made / step) * step).clip(-448, 448)
         case "f16":
-            return made.astype(np.float32).astype(np.float16).astype(np.float32)
+            made = made.astype(np.float32).astype(np.float16)
         case "bf16":
             return as_bf16(made.astype(np.float32))
-        case _:
-            return made.astype(np.float32)
+    return made.astype(np.float32)
 
 
 def as_bf16(single: np.ndarray) -> np.ndarray:

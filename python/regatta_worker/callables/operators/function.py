@@ -30,7 +30,7 @@ class OperatorFunction:
     """Keywords that a case may set, as `Variant` has them."""
     framework: str | None
     differentiated: bool = False
-    """Its framework finds the gradients of a call."""
+    """True if its framework finds the gradients of a call."""
     no_attention: str = ""
     """Why it does not compute attention, where it does not."""
 

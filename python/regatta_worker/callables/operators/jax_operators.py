@@ -21,6 +21,8 @@ DTYPES: Mapping[str, Any] = {
     "f32": jnp.float32,
     "f16": jnp.float16,
     "bf16": jnp.bfloat16,
+    "e4m3": jnp.float8_e4m3fn,
+    "i8": jnp.int8,
     "i32": jnp.int32,
     "i64": jnp.int64,
 }

@@ -18,6 +18,7 @@ from regatta_worker.protocol.channel import Failed, Unsupported
 DTYPES: Mapping[str, Any] = {
     "f32": np.float32,
     "f16": np.float16,
+    "i8": np.int8,
     "i32": np.int32,
     "i64": np.int64,
 }
@@ -33,7 +34,7 @@ class NumpyOperators(Guarded, OnNumpy[OperatorCase], OperatorWorker):
 
     def array(self, tensor: InputTensor, seed: int) -> np.ndarray:
         if tensor.dtype not in DTYPES:
-            raise Unsupported(f"NumPy has no {tensor.dtype}")
+            raise Unsupported(f"NumPy has no {tensor.dtype}, which input {tensor.name} is")
         return tensor.drawn(seed).astype(DTYPES[tensor.dtype])
 
     def replaced(self, given: np.ndarray, source: np.ndarray, rows: int) -> np.ndarray:

@@ -26,6 +26,21 @@ class InputTensor:
     kind: str
     arguments: tuple[float, ...]
     role: str
+    scale: InputTensor | None = None
+    """The input that multiplies its values: each of its numbers, a block of them."""
+
+    @staticmethod
+    def from_wire(wire: Mapping[str, Any]) -> InputTensor:
+        scale = wire.get("scale")
+        return InputTensor(
+            wire["name"],
+            tuple(wire["shape"]),
+            wire["dtype"],
+            wire["draw"]["kind"],
+            tuple(wire["draw"].get("arguments", ())),
+            wire.get("role", "data"),
+            scale and InputTensor.from_wire(scale),
+        )
 
     def drawn(self, seed: int) -> np.ndarray:
         """The contents in the set of a seed, rounded to its type: float32 or int64."""
@@ -54,7 +69,7 @@ class Gradients:
     """The inputs that are gradients of the outputs, in their order: `dout` is that of `out`."""
 
     def outputs(self, returned: Any) -> tuple[Any, ...]:
-        """What a call forward returned, in the order of the outputs."""
+        """The results of a forward call, in the order of the outputs."""
         if isinstance(returned, dict):
             return tuple(returned[name.removeprefix("d")] for name in self.given)
         return tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)
@@ -72,17 +87,7 @@ class Operands:
     @staticmethod
     def from_wire(wire: Mapping[str, Any]) -> Operands:
         try:
-            inputs = tuple(
-                InputTensor(
-                    one["name"],
-                    tuple(one["shape"]),
-                    one["dtype"],
-                    one["draw"]["kind"],
-                    tuple(one["draw"].get("arguments", ())),
-                    one.get("role", "data"),
-                )
-                for one in wire["inputs"]
-            )
+            inputs = tuple(map(InputTensor.from_wire, wire["inputs"]))
             outputs = tuple(
                 OutputTensor(one["name"], tuple(one["shape"]), one["dtype"], one.get("in_place"))
                 for one in wire["outputs"]

@@ -1,0 +1,319 @@
+//! Declarations of operators, and those that are refused.
+
+use super::super::plan;
+use super::*;
+use crate::suite::{Suite, load};
+
+const RMSNORM: &str = "[operators.rmsnorm]\naxes = { rows = 64, width = \"required\" }\n\
+                       inputs = { x = \"rows, width\", weight = \"width\" }\n\
+                       scalars = { eps = 1e-6 }\noutputs = { y = \"rows, width\" }\n";
+
+fn suite(text: &str) -> Result<Suite, String> {
+    let source = TomlText {
+        label: "s.toml".to_owned(),
+        text: text.to_owned(),
+    };
+    plan::read("s", &source, &load).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_declared_operator_makes_cases_with_concrete_shapes() {
+    let sweep = "[[sweep]]\noperator = \"rmsnorm\"\nvariants = \"mine/rmsnorm\"\n\
+                 rows = [64, 128]\nwidth = 32\ndtype = [\"f32\", \"bf16\"]\n";
+    let suite = suite(&format!("{RMSNORM}flops = \"4 * rows * width\"\n{sweep}")).unwrap();
+    let ids: Vec<String> = suite.cases.iter().map(ToString::to_string).collect();
+    assert_eq!(ids.len(), 4);
+    assert!(ids.contains(&"mine/rmsnorm:rmsnorm,rows=128,width=32,dtype=bf16".to_owned()));
+    let case = &suite.cases[0];
+    let problem = case.problem.declared().unwrap();
+    let operands = suite.operators["rmsnorm"].operands(problem).unwrap();
+    let shapes: Vec<_> = operands
+        .inputs
+        .iter()
+        .map(|input| &input.shape[..])
+        .collect();
+    assert_eq!(shapes, [&[32][..], &[64, 32]]);
+    assert_eq!(operands.scalars["eps"], 1e-6);
+    assert_eq!(operands.outputs[0].limit, 5e-6);
+    assert_eq!(
+        case.problem.flops(&suite.operators),
+        Some(4.0 * 64.0 * 32.0)
+    );
+    assert_eq!(
+        case.problem.bytes(&suite.operators),
+        Some(4.0 * (2.0 * 64.0 * 32.0 + 32.0))
+    );
+}
+
+#[test]
+fn built_in_operators_need_no_declaration_and_can_be_declared_again() {
+    let sweep = "[[sweep]]\noperator = \"rmsnorm\"\nvariants = \"mine/rmsnorm\"\n";
+    let built_in = suite(&format!("{sweep}rows = 8\n")).unwrap();
+    let ids: Vec<String> = built_in.cases.iter().map(ToString::to_string).collect();
+    assert_eq!(ids, ["mine/rmsnorm:rmsnorm,rows=8,width=4096,dtype=f32"]);
+    let operator = &built_in.operators["rmsnorm"];
+    assert_eq!(operator.reference.as_deref(), Some("regatta:rmsnorm"));
+    let own = suite(&format!("{RMSNORM}{sweep}width = 8\n")).unwrap();
+    assert_eq!(own.operators["rmsnorm"].reference, None);
+    let reference = "reference = \"regatta:rmsnrom\"\n";
+    let error = suite(&format!("{RMSNORM}{reference}{sweep}width = 8\n")).unwrap_err();
+    assert!(
+        error.contains("no built-in operator has the name `rmsnrom`"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_sweep_asks_for_gradients_by_direction() {
+    let sweep = "[[sweep]]\noperator = \"rmsnorm\"\nvariants = \"mine/rmsnorm\"\nwidth = 8\n\
+                 dtype = \"bf16\"\ndirection = [\"forward\", \"backward\", \"both\"]\n";
+    let gradients = "flops = \"rows\"\nbytes = \"rows\"\ngradients = [\"x\", \"weight\"]\n";
+    let suite = suite(&format!("{RMSNORM}{gradients}{sweep}")).unwrap();
+    let ids: Vec<String> = suite.cases.iter().map(ToString::to_string).collect();
+    let id =
+        |direction: &str| format!("mine/rmsnorm:rmsnorm,{direction}rows=64,width=8,dtype=bf16");
+    let wanted = ["direction=backward,", "direction=both,", ""].map(id);
+    assert_eq!(ids, wanted);
+    let operator = &suite.operators["rmsnorm"];
+    let operands = |place: usize| {
+        let problem = suite.cases[place].problem.declared().unwrap();
+        operator.operands(problem).unwrap()
+    };
+    let names = |place: usize| -> Vec<String> {
+        operands(place)
+            .outputs
+            .into_iter()
+            .map(|output| output.name)
+            .collect()
+    };
+    assert_eq!(names(0), ["dx", "dweight"]);
+    assert_eq!(names(1), ["y", "dx", "dweight"]);
+    assert_eq!(names(2), ["y"]);
+    let backward = operands(0);
+    assert_eq!(backward.outputs[1].shape, [8]);
+    assert_eq!(backward.outputs[1].limit, 2e-2);
+    assert_eq!(backward.inputs[2].name, "dy");
+    assert_eq!(backward.gradients.unwrap().given, ["dy"]);
+    assert_eq!(operands(2).gradients, None);
+    // Formulas are of a forward call; a backward one moves all of its tensors.
+    let work = |place: usize| {
+        let problem = &suite.cases[place].problem;
+        (
+            problem.flops(&suite.operators),
+            problem.bytes(&suite.operators),
+        )
+    };
+    assert_eq!(work(2), (Some(64.0), Some(64.0)));
+    assert_eq!(work(0), (None, Some(2.0 * (3.0 * 64.0 * 8.0 + 2.0 * 8.0))));
+}
+
+#[test]
+fn a_scale_is_drawn_for_what_it_scales() {
+    let input = |x: &str, scale: &str| {
+        let text = format!(
+            "[operators.o]\ninputs.x = {{ shape = \"4, 6\", {x} }}\ninputs.s = {{ {scale} }}\n\
+             inputs.y = \"4\"\noutputs.out = \"4\"\n[[sweep]]\noperator = \"o\"\n\
+             variants = \"mine/o\"\n"
+        );
+        let suite = suite(&text)?;
+        let problem = suite.cases[0].problem.declared().unwrap();
+        let operands = suite.operators["o"].operands(problem).unwrap();
+        let scale = operands.inputs[1].scale.clone().unwrap();
+        assert_eq!(*scale, operands.inputs[0]);
+        Ok::<_, String>(*scale)
+    };
+    let rows = "shape = \"4, 1\"";
+    let scale = input("dtype = \"i8\", scale = \"s\"", rows).unwrap();
+    assert_eq!(scale.role, Role::Scale);
+    let least = 4.899 / 127.0;
+    assert_eq!(scale.draw.arguments, [least, 4.0 * least]);
+    let drawn = "dtype = \"e4m3\", scale = \"s\", draw = \"uniform(-1, 2)\"";
+    let scale = input(drawn, "shape = \"2, 3\"").unwrap();
+    assert_eq!(scale.draw.arguments[0], 2.0 / 448.0);
+    let own = "shape = \"4, 1\", draw = \"constant(0.5)\"";
+    let scale = input("dtype = \"i8\", scale = \"s\"", own).unwrap();
+    assert_eq!(scale.draw.arguments, [0.5]);
+    let quantised = "dtype = \"i8\", scale = \"s\"";
+    for (x, scale, words) in [
+        (
+            "dtype = \"i8\"",
+            rows,
+            "inputs.x.draw: `normal(1)` does not draw i8: name the input that multiplies its \
+             values, as in scale = \"x_scale\"",
+        ),
+        (
+            "dtype = \"i8\", scale = \"t\"",
+            rows,
+            "s.toml:2: operators.o.inputs.x.scale = \"t\": unknown input `t` (inputs: s, x, y)",
+        ),
+        ("scale = \"s\"", rows, "give it dtype = \"i8\" or \"e4m3\""),
+        (
+            "dtype = \"i8\", draw = \"permutation\", scale = \"s\"",
+            rows,
+            "and a draw of real numbers",
+        ),
+        (
+            quantised,
+            "shape = \"4, 1\", role = \"data\"",
+            "`s` has to be of f32, f16 or bf16, and its role `scale`",
+        ),
+        (
+            quantised,
+            "shape = \"4, 4\"",
+            "inputs.x.scale: `s` is of shape [4, 4], and `x` of [4, 6]: give it as many axes",
+        ),
+        (quantised, "shape = \"4\"", "give it as many axes"),
+        (
+            quantised,
+            "shape = \"4, 1\", draw = \"uniform(0.001, 1)\"",
+            "`x` is drawn up to 4.899e0, for which i8 needs a scale of 3.857e-2 at the least, and `s` \
+ is drawn by `uniform(0.001, 1)`: leave out its draw",
+        ),
+        (
+            quantised,
+            "shape = \"4, 1\", draw = \"normal\"",
+            "and `s` is drawn by `normal(1)`: leave out its draw, or draw it by `uniform(low, high)`",
+        ),
+        (
+            "dtype = \"i8\", scale = \"s\" }\ninputs.z = { shape = \"4, 6\", dtype = \"i8\", \
+             scale = \"s\"",
+            rows,
+            "`s` scales another input too: give each its own",
+        ),
+        (
+            "dtype = \"i8\", scale = \"s\", draw = \"normal(1, 2)\"",
+            rows,
+            "`normal` takes 0 to 1 arguments",
+        ),
+    ] {
+        let error = input(x, scale).unwrap_err();
+        assert!(error.contains(words), "{x}, {scale}: {error}");
+    }
+}
+
+#[test]
+fn outputs_are_in_the_order_of_the_file() {
+    let text = "[operators.o]\ninputs = { x = \"4\" }\noutputs.z = \"4\"\noutputs.a = \"4\"\n\
+                [[sweep]]\noperator = \"o\"\nvariants = \"mine/o\"\n";
+    let suite = suite(text).unwrap();
+    let outputs = suite.operators["o"].outputs.iter();
+    assert_eq!(
+        outputs.map(|output| &output.name[..]).collect::<Vec<_>>(),
+        ["z", "a"]
+    );
+}
+
+#[test]
+fn bad_declarations_are_named_with_their_place() {
+    let sweep = "[[sweep]]\noperator = \"rmsnorm\"\nvariants = \"mine/rmsnorm\"\nwidth = 32\n";
+    let error = |from: &str, to: &str| {
+        let text = format!("{RMSNORM}{sweep}");
+        assert!(text.contains(from), "{from}");
+        suite(&text.replace(from, to)).unwrap_err()
+    };
+    for (from, to, words) in [
+        (
+            "weight = \"width\"",
+            "weight = \"wdith\"",
+            "s.toml:3: operators.rmsnorm.inputs.weight = \"wdith\": `wdith` is no axis of the \
+          operator; did you mean `width`? (axes: rows, width)",
+        ),
+        (
+            "weight = \"width\"",
+            "weight = \"width - 32\"",
+            "operators.rmsnorm.inputs.weight.shape[0]: `width - 32` is 0; an extent is at least 1",
+        ),
+        (
+            "width = 32\n",
+            "rows = 8\n",
+            "axis `width` of operator `rmsnorm` has no default",
+        ),
+        (
+            "width = 32\n",
+            "width = 32\nheads = 4\n",
+            "s.toml:10: sweep[0].heads = 4: unknown key",
+        ),
+        (
+            "operator = \"rmsnorm\"",
+            "operator = \"rsmnorm\"",
+            "sweep[0].operator = \"rsmnorm\": no such operator; did you mean `rmsnorm`?",
+        ),
+        (
+            "weight = \"width\"",
+            "weight = { shape = \"width\", draw = \"log-decay(0, 1)\" }",
+            "makes NaN",
+        ),
+        (
+            "weight = \"width\"",
+            "weight = { shape = \"width\", draw = \"gauss\" }",
+            "`gauss` is not a draw; use",
+        ),
+        (
+            "outputs = { y = \"rows, width\" }",
+            "outputs = {}",
+            "an operator has 1 to 32",
+        ),
+        ("eps = 1e-6", "eps = \"1 / zero\"", "`zero` is no axis"),
+        (
+            "eps = 1e-6",
+            "eps = \"1 / (rows - 64)\"",
+            "operators.rmsnorm.scalars.eps",
+        ),
+        ("eps = 1e-6", "x = 1e-6", "an input has this name"),
+        (
+            "[[sweep]]",
+            "reference = \"none.py:f\"\n[[sweep]]",
+            "there is no file none.py",
+        ),
+        (
+            "[[sweep]]",
+            "requires = \"rows % 3\"\n[[sweep]]",
+            "write a condition",
+        ),
+        (
+            "[[sweep]]",
+            "requires = \"rows % 3 == 0\"\n[[sweep]]",
+            "`rows % 3 == 0` does not hold for rmsnorm,rows=64",
+        ),
+        (
+            "rows = 64,",
+            "variant = 64,",
+            "`variant` cannot name an axis",
+        ),
+        (
+            "[[sweep]]",
+            "gradients = \"z\"\n[[sweep]]",
+            "s.toml:6: operators.rmsnorm.gradients = \"z\": unknown input `z` (inputs: \
+             weight, x)",
+        ),
+        (
+            "[[sweep]]",
+            "gradients = [\"x\", \"x\"]\n[[sweep]]",
+            "`x` is listed twice",
+        ),
+        (
+            "weight = \"width\" }",
+            "weight = { shape = \"width\", draw = \"permutation\" } }\ngradients = \"weight\"",
+            "the input `weight` is of i32, and a gradient is by real numbers",
+        ),
+        (
+            "weight = \"width\" }",
+            "weight = { shape = \"width\", role = \"state\" } }\ngradients = \"x\"",
+            "a call writes into the state `weight`, and what it had is lost",
+        ),
+        (
+            "eps = 1e-6 }",
+            "dy = 1e-6 }\ngradients = \"x\"",
+            "the gradient of `y` is named `dy`: rename what has this name",
+        ),
+        (
+            "width = 32\n",
+            "width = 32\ndirection = \"backward\"\n",
+            "sweep[0].direction = \"backward\": operator `rmsnorm` is forward alone: name the \
+             inputs that it is differentiated by, as in gradients = [\"x\"]",
+        ),
+    ] {
+        let error = error(from, to);
+        assert!(error.contains(words), "{from} -> {to}: {error}");
+    }
+}

@@ -1,0 +1,141 @@
+//! Quantised inputs: whole numbers or narrow floats that a scale, an input too, multiplies.
+//!
+//! `value × scale` is what the value's draw gives, to the precision of its type. An extent of the
+//! scale is that of the value or a part of it: one number scales a block.
+
+use super::draw::{Draw, DrawKind};
+use super::operands::{ElementType, InputTensor, Operands, Role};
+use super::{Input, Operator};
+
+/// The largest of a scale's numbers as a multiple of the least, where a declaration leaves them open:
+/// a kernel that takes another row's scale is wrong by far.
+const SPREAD: f64 = 4.0;
+
+impl Operator {
+    /// The key of a scale that no input can have, and why.
+    pub fn objection_to_scale(&self) -> Option<(String, String)> {
+        let mut names: Vec<&String> = Vec::new();
+        for (of, input) in &self.inputs {
+            let Some(name) = &input.scale else { continue };
+            let scale = self.inputs.get(name);
+            let fits = |scale: &Input| {
+                let is_real = scale.dtype.is_none_or(|dtype| dtype.real().is_some());
+                scale.role == Role::Scale && is_real
+            };
+            let is_narrow = input.dtype.is_some_and(ElementType::is_narrow);
+            let why = if scale.is_none() {
+                let inputs: Vec<&str> = self.inputs.keys().map(String::as_str).collect();
+                format!("unknown input `{name}` (inputs: {})", inputs.join(", "))
+            } else if names.contains(&name) {
+                format!("`{name}` scales another input too: give each its own")
+            } else if !is_narrow || input.draw.kind.is_whole() {
+                "a scale is for real numbers in 8 bits: give it dtype = \"i8\" or \"e4m3\", and a \
+                 draw of real numbers"
+                    .to_owned()
+            } else if !scale.is_some_and(fits) {
+                format!("`{name}` has to be of f32, f16 or bf16, and its role `scale`")
+            } else {
+                names.push(name);
+                continue;
+            };
+            return Some((format!("inputs.{of}.scale"), why));
+        }
+        None
+    }
+
+    /// Gives each quantised input its scale, whose numbers follow from it where they are left open.
+    pub(super) fn scale(&self, operands: &mut Operands) -> Result<(), (String, String)> {
+        for (name, input) in &self.inputs {
+            let place =
+                |wanted: &String| operands.inputs.iter().position(|one| one.name == *wanted);
+            let scale = input.scale.as_ref();
+            let Some((scale, (at, of))) =
+                scale.and_then(|scale| Some((scale, (place(name)?, place(scale)?))))
+            else {
+                continue;
+            };
+            let error = |why: String| Err((format!("inputs.{name}.scale"), why));
+            let (value, mut by) = (&operands.inputs[at], operands.inputs[of].clone());
+            let fits = |(extent, blocks): (&u64, &u64)| extent % blocks == 0;
+            let mut axes = value.shape.iter().zip(&by.shape);
+            if value.shape.len() != by.shape.len() || !axes.all(fits) {
+                return error(format!(
+                    "`{scale}` is of shape {:?}, and `{name}` of {:?}: give it as many axes, each \
+                     as long or a part of it, such as 1",
+                    by.shape, value.shape
+                ));
+            }
+            let (reach, dtype) = (value.draw.reach(), value.dtype);
+            let least = reach / dtype.largest();
+            let draw = self.inputs.get(scale).map(|input| &input.draw);
+            if draw.is_some_and(|draw| *draw == Draw::open()) {
+                by.draw.arguments = vec![least, SPREAD * least];
+            }
+            let lowest = match by.draw.kind {
+                DrawKind::Uniform | DrawKind::Constant => by.draw.arguments.first().copied(),
+                _ => None,
+            };
+            if lowest.is_none_or(|lowest| lowest < least) {
+                return error(format!(
+                    "`{name}` is drawn up to {reach:.3e}, for which {dtype} needs a scale of \
+                     {least:.3e} at the least, and `{scale}` is drawn by `{}`: leave out its draw, or \
+                     draw it by `uniform(low, high)` or `constant(value)` of that size",
+                    by.draw
+                ));
+            }
+            operands.inputs[of] = by.clone();
+            operands.inputs[at].scale = Some(Box::new(by));
+        }
+        Ok(())
+    }
+}
+
+/// The place in a scale of an element of its value.
+pub(super) fn block(value: &InputTensor, scale: &InputTensor, element: u64) -> usize {
+    let (mut rest, mut stride, mut at) = (element, 1, 0);
+    for (extent, blocks) in value.shape.iter().zip(&scale.shape).rev() {
+        at += rest % extent / (extent / blocks) * stride;
+        rest /= extent;
+        stride *= blocks;
+    }
+    at as usize
+}
+
+/// A number rounded to a narrow type, to nearest even; the largest of the type for a larger one.
+pub(super) fn rounded(value: f64, dtype: ElementType) -> f64 {
+    let step = if dtype == ElementType::E4m3 {
+        // Three bits behind the leading one; below 2⁻⁶ numbers lie 2⁻⁹ apart.
+        let exponent = ((value.to_bits() >> 52) & 0x7ff) as i32 - 1023;
+        2f64.powi(exponent.max(-6) - 3)
+    } else {
+        1.0
+    };
+    let largest = dtype.largest();
+    ((value / step).round_ties_even() * step).clamp(-largest, largest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn narrow_types_round_to_nearest_even() {
+        for (value, narrow) in [
+            (0.0, 0.0),
+            (1.0625, 1.0),
+            (1.1875, 1.25),
+            (-17.0, -16.0),
+            (-17.1, -18.0),
+            (447.0, 448.0),
+            (1e6, 448.0),
+            (0.001, 0.001_953_125),
+            (0.000_9, 0.0),
+            (0.0166, 0.017_578_125 - 0.001_953_125),
+        ] {
+            assert_eq!(rounded(value, ElementType::E4m3), narrow, "{value}");
+        }
+        for (value, narrow) in [(2.5, 2.0), (-3.5, -4.0), (126.6, 127.0), (-200.0, -127.0)] {
+            assert_eq!(rounded(value, ElementType::I8), narrow, "{value}");
+        }
+    }
+}
