@@ -307,7 +307,7 @@ def test_the_clock_waits_for_jax(jax_worker: Any, tmp_path: Path) -> None:
             "rmsnorm",
             {**RMSNORM, "inputs": [{**one, "dtype": "i64"} for one in RMSNORM["inputs"]]},
             Unsupported,
-            "JAX has no i64, which input weight is",
+            "JAX has no i64 unless JAX_ENABLE_X64=1 is set, which input weight is",
         ),
     ],
 )

@@ -120,6 +120,8 @@ def test_numpy_has_no_floats_of_8_bits(tmp_path: Path) -> None:
     path.write_text(CODE["numpy"])
     worker = load.open_worker(Target("mine", str(path)))
     case = {"variant": "matmul", "problem": {}, "operands": wire("e4m3"), "seed": 1}
+    (variant, _) = worker.hello()["variants"]
+    assert variant["arguments"]["lacks"] == {"e4m3": "NumPy has no e4m3"}
     with pytest.raises(Unsupported, match="NumPy has no e4m3, which input a is"):
         worker.prepare(case)
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub use super::machine::DeviceState;
 use super::machine::{Activity, CountedCall, INSTRUCTIONS, RecordedCall, Structure};
 use crate::attention::{Attention, Direction, Dtype, ParamValue, Params, ProjectionKind};
-use crate::operator::{Operands, Problem};
+use crate::operator::{ElementType, InputTensor, Operands, Problem};
 use crate::units::{Bytes, Nanoseconds, Rate};
 use crate::words;
 
@@ -580,6 +580,9 @@ pub struct Arguments {
     /// True where its framework finds the gradients of a call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub differentiated: bool,
+    /// Why arrays of its framework cannot have a type of elements, by that type.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub lacks: BTreeMap<ElementType, String>,
     /// Why the function does not compute attention, where it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_attention: Option<String>,
@@ -604,6 +607,16 @@ impl Arguments {
                 "it takes an argument `{lacking}`, and the operator's inputs and scalars are {listed}: \
                  give it one of their names, or a default"
             ));
+        }
+        let why = |input: &InputTensor| {
+            let why = self.lacks.get(&input.dtype)?;
+            Some(format!(
+                "{why}, which input `{}` is: give it another dtype",
+                input.name
+            ))
+        };
+        if let Some(why) = operands.inputs.iter().find_map(why) {
+            return Some(why);
         }
         let all: Vec<&str> = all().map(String::as_str).collect();
         let all = all.join(", ");

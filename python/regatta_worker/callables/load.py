@@ -12,7 +12,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -180,17 +180,10 @@ def framework(found: Iterable[Function | OperatorFunction]) -> str:
     return next((name for name in ("cupy", "torch", "jax") if name in sys.modules), "numpy")
 
 
-DIFFERENTIATED = ("torch", "jax")
-"""The frameworks that find the gradients of a function."""
-
-
 def open_worker(target: Target) -> Worker:
     attention, operators = functions(target)
     name = framework([*attention.values(), *operators.values()])
-    differentiated = name in DIFFERENTIATED
-    operators = {
-        key: replace(function, differentiated=differentiated) for key, function in operators.items()
-    }
+    operators = {key: function.on(name) for key, function in operators.items()}
     try:
         made = None
         if attention:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from regatta_worker.callables.function import framework_of, hints_of, kind_of
@@ -31,6 +32,8 @@ class OperatorFunction:
     framework: str | None
     differentiated: bool = False
     """True if its framework finds the gradients of a call."""
+    lacks: Mapping[str, str] = field(default_factory=dict)
+    """Why its framework's arrays cannot have a type of elements, by that type."""
     no_attention: str = ""
     """Why it does not compute attention, where it does not."""
 
@@ -44,6 +47,8 @@ class OperatorFunction:
             arguments["any"] = True
         if self.differentiated:
             arguments["differentiated"] = True
+        if self.lacks:
+            arguments["lacks"] = self.lacks
         if self.no_attention:
             arguments["no_attention"] = self.no_attention
         return arguments
@@ -57,6 +62,11 @@ class OperatorFunction:
             parameters=self.parameters,
             arguments=self.arguments(),
         )
+
+    def on(self, framework: str) -> OperatorFunction:
+        """The same with what its framework can do."""
+        differentiated = framework in ("torch", "jax")
+        return replace(self, differentiated=differentiated, lacks=lacking(framework))
 
     def computes(self, gradients: Gradients | None) -> bool:
         """True if it takes the outputs' gradients, and so returns those of the inputs itself."""
@@ -81,6 +91,16 @@ class OperatorFunction:
         if operands.gradients and "direction" in self.optional:
             direction["direction"] = operands.gradients.direction
         return {**operands.scalars, **direction}
+
+
+def lacking(framework: str) -> dict[str, str]:
+    """Why a framework's arrays cannot have a type of elements, by that type."""
+    if framework == "jax":
+        jax = sys.modules.get("jax")
+        wide = jax is None or jax.config.jax_enable_x64
+        return {} if wide else {"i64": "JAX has no i64 unless JAX_ENABLE_X64=1 is set"}
+    names = {"numpy": "NumPy", "cupy": "CuPy"}
+    return {"e4m3": f"{names[framework]} has no e4m3"} if framework in names else {}
 
 
 def read_operator(where: str, function: Any, no_attention: str = "") -> OperatorFunction | None:

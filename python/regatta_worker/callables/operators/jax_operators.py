@@ -12,7 +12,7 @@ import numpy as np
 
 from regatta_worker.callables.load import Guarded, Target
 from regatta_worker.callables.operators.case import OperatorCase, OperatorWorker
-from regatta_worker.callables.operators.function import OperatorFunction
+from regatta_worker.callables.operators.function import OperatorFunction, lacking
 from regatta_worker.callables.operators.operands import Gradients, InputTensor
 from regatta_worker.libraries.jax import OnJax
 from regatta_worker.protocol.channel import Failed, Message, Unsupported
@@ -43,11 +43,8 @@ class JaxOperators(Guarded, OperatorWorker, OnJax[OperatorCase]):
         self._target, self.functions = target, functions
 
     def array(self, tensor: InputTensor, seed: int) -> jax.Array:
-        if tensor.dtype == "i64" and not jax.config.jax_enable_x64:
-            raise Unsupported(
-                f"JAX has no i64, which input {tensor.name} is, unless JAX_ENABLE_X64=1 is set: "
-                f'set it in the environment, or declare dtype = "i32"'
-            )
+        if why := lacking("jax").get(tensor.dtype):
+            raise Unsupported(f"{why}, which input {tensor.name} is")
         return jax.device_put(tensor.drawn(seed).astype(DTYPES[tensor.dtype]), self.device)
 
     def replaced(self, given: jax.Array, source: jax.Array, rows: int) -> jax.Array:
