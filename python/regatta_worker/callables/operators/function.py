@@ -99,6 +99,8 @@ def lacking(framework: str) -> dict[str, str]:
         jax = sys.modules.get("jax")
         wide = jax is None or jax.config.jax_enable_x64
         return {} if wide else {"i64": "JAX has no i64 unless JAX_ENABLE_X64=1 is set"}
+    if framework == "torch" and not hasattr(sys.modules.get("torch"), "float8_e4m3fn"):
+        return {"e4m3": "this torch has no e4m3: it came with 2.1"}
     names = {"numpy": "NumPy", "cupy": "CuPy"}
     return {"e4m3": f"{names[framework]} has no e4m3"} if framework in names else {}
 

@@ -28,7 +28,8 @@ DTYPES: Mapping[str, torch.dtype] = {
     "f32": torch.float32,
     "f16": torch.float16,
     "bf16": torch.bfloat16,
-    "e4m3": torch.float8_e4m3fn,
+    # From torch 2.1 on.
+    **({"e4m3": torch.float8_e4m3fn} if hasattr(torch, "float8_e4m3fn") else {}),
     "i8": torch.int8,
     "i32": torch.int32,
     "i64": torch.int64,
