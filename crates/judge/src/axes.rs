@@ -5,7 +5,7 @@
 //! of precision and recall) of the cases that it holds for against those that changed. One
 //! that holds for many unchanged cases is dropped.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use regatta_core::text::one_line;
@@ -229,9 +229,21 @@ pub struct TableAxis {
     pub of: Vec<Option<usize>>,
 }
 
-impl AxisTable {
+/// The axes of all cases of a report, from which tables of some of them are made.
+pub struct CaseAxes(Vec<AxisTexts>);
+
+/// The texts of one axis.
+struct AxisTexts {
+    name: String,
+    /// Every text once.
+    texts: Vec<String>,
+    /// The number of each case's text, by place; `None` if its id does not parse.
+    numbers: Vec<Option<u32>>,
+}
+
+impl CaseAxes {
     /// Reads the axes of cases.
-    pub fn new<'c>(ids: impl Iterator<Item = &'c CaseId>) -> AxisTable {
+    pub fn new<'c>(ids: impl Iterator<Item = &'c CaseId>) -> CaseAxes {
         let cases: Vec<Option<Rc<Case>>> = ids.map(|id| id.case().ok()).collect();
         let known = cases.iter().flatten();
         let mut parameters: Vec<String> = known
@@ -243,9 +255,14 @@ impl AxisTable {
         let names = OF.into_iter().chain(facets).map(str::to_owned);
         let declared = Case::declared_axes(cases.iter().flatten().map(|case| &**case));
         let names = names.chain(declared).chain(parameters);
+        CaseAxes(names.map(|name| texts(name, &cases)).collect())
+    }
+
+    /// The table of the cases at these places.
+    pub fn table(&self, places: &[usize]) -> AxisTable {
         let mut axes: Vec<TableAxis> = Vec::new();
-        for name in names {
-            let axis = axis(name, &cases);
+        for texts in &self.0 {
+            let axis = axis(texts, places);
             if axis.values.len() < 2 {
                 continue;
             }
@@ -266,27 +283,59 @@ impl AxisTable {
     }
 }
 
-fn axis(name: String, cases: &[Option<Rc<Case>>]) -> TableAxis {
-    let texts: Vec<Option<String>> = cases
-        .iter()
-        .map(|case| case.as_ref().map(|case| case.facet(&name)))
-        .collect();
-    let values: BTreeSet<&String> = texts.iter().flatten().collect();
-    let mut values: Vec<String> = values.into_iter().cloned().collect();
-    let numeric = values.iter().all(|value| value.parse::<u64>().is_ok());
-    if numeric {
-        values.sort_by_key(|value| value.parse::<u64>().unwrap_or(0));
+impl AxisTable {
+    /// The table of these cases.
+    pub fn new<'c>(ids: impl Iterator<Item = &'c CaseId>) -> AxisTable {
+        let mut number = 0;
+        let axes = CaseAxes::new(ids.inspect(|_| number += 1));
+        axes.table(&Vec::from_iter(0..number))
     }
-    let places: BTreeMap<&String, usize> = values.iter().enumerate().map(|(i, v)| (v, i)).collect();
-    let of_case = texts
-        .iter()
-        .map(|text| text.as_ref().and_then(|text| places.get(text).copied()))
-        .collect();
-    TableAxis {
+}
+
+fn texts(name: String, cases: &[Option<Rc<Case>>]) -> AxisTexts {
+    let mut known: HashMap<String, u32> = HashMap::new();
+    let mut number = |case: &Rc<Case>| {
+        let next = known.len() as u32;
+        *known.entry(case.facet(&name)).or_insert(next)
+    };
+    let numbers = cases.iter().map(|case| Some(number(case.as_ref()?)));
+    let numbers = numbers.collect();
+    let mut texts = vec![String::new(); known.len()];
+    for (text, number) in known {
+        texts[number as usize] = text;
+    }
+    AxisTexts {
         name,
+        texts,
+        numbers,
+    }
+}
+
+fn axis(axis: &AxisTexts, places: &[usize]) -> TableAxis {
+    // The place of each text among the values, where a case has it.
+    let mut ranks = vec![None; axis.texts.len()];
+    for text in places.iter().filter_map(|&place| axis.numbers[place]) {
+        ranks[text as usize] = Some(0);
+    }
+    let used = (0..ranks.len()).filter(|&text| ranks[text].is_some());
+    let mut used: Vec<usize> = used.collect();
+    let number = |text: &usize| axis.texts[*text].parse::<u64>();
+    let numeric = used.iter().all(|text| number(text).is_ok());
+    used.sort_by(|a, b| axis.texts[*a].cmp(&axis.texts[*b]));
+    if numeric {
+        used.sort_by_key(|text| number(text).unwrap_or(0));
+    }
+    for (rank, text) in used.iter().enumerate() {
+        ranks[*text] = Some(rank);
+    }
+    let places = places.iter();
+    TableAxis {
+        name: axis.name.clone(),
         also: Vec::new(),
         numeric,
-        of: of_case,
-        values,
+        of: places
+            .map(|&place| ranks[axis.numbers[place]? as usize])
+            .collect(),
+        values: used.iter().map(|&text| axis.texts[text].clone()).collect(),
     }
 }

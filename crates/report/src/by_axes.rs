@@ -1,10 +1,11 @@
 //! Changed cases, summed up by axes: `499 of 500 cases with head_dim 32 and causal are 2.10x to
 //! 2.40x slower`.
 
+use std::cell::LazyCell;
 use std::collections::HashMap;
 
 use regatta_core::suite::rules::Metric;
-use regatta_judge::axes::{AxisTable, described};
+use regatta_judge::axes::{CaseAxes, described};
 use regatta_judge::judgement::{Judgement, Row, Word};
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::Ratio;
@@ -16,8 +17,10 @@ const MAX_DESCRIPTIONS: usize = 3;
 struct MovedRows<'a> {
     /// The noun that is counted.
     noun: &'static str,
-    /// The cases that could have changed in this way.
-    among: Vec<&'a Row>,
+    /// The rows of all cases.
+    rows: &'a [Row],
+    /// Places of the cases that could have changed in this way.
+    among: Vec<usize>,
     /// For each of these cases, true if it did.
     is: Vec<bool>,
     /// `2.10x to 2.40x slower`, by the ratios of cases; or words alone.
@@ -65,17 +68,22 @@ fn device_time_is(row: &Row, word: Word) -> bool {
 /// The paragraph; empty where nothing changed, or no axes describe what did.
 pub(crate) fn by_axes(judgement: &Judgement) -> String {
     let kinds = KINDS.iter().map(|(could, is, phrase)| {
-        let among: Vec<&Row> = judgement.rows.iter().filter(|row| could(row)).collect();
+        let rows = &judgement.rows;
+        let among = (0..rows.len()).filter(|&place| could(&rows[place]));
+        let among: Vec<usize> = among.collect();
         MovedRows {
             noun: "case",
-            is: among.iter().map(|row| is(row)).collect(),
+            is: among.iter().map(|&place| is(&rows[place])).collect(),
+            rows,
             among,
             phrase: *phrase,
         }
     });
     let mut kinds: Vec<MovedRows> = kinds.collect();
     kinds.insert(EXPECTATIONS, expectations(judgement));
-    let clauses: Vec<String> = kinds.iter().flat_map(clauses).collect();
+    let axes = LazyCell::new(|| CaseAxes::new(judgement.rows.iter().map(|row| &row.case)));
+    let clauses = kinds.iter().flat_map(|kind| clauses(kind, &axes));
+    let clauses: Vec<String> = clauses.collect();
     let text = clauses.join("; ");
     let mut letters = text.chars();
     match letters.next() {
@@ -86,12 +94,12 @@ pub(crate) fn by_axes(judgement: &Judgement) -> String {
 
 /// The clauses of a kind: descriptions, then how many others there are; none where no axes
 /// describe its cases, which the lists name.
-fn clauses(kind: &MovedRows) -> Vec<String> {
+fn clauses(kind: &MovedRows, axes: &LazyCell<CaseAxes, impl FnOnce() -> CaseAxes>) -> Vec<String> {
     let mut left: Vec<Option<bool>> = kind.is.iter().copied().map(Some).collect();
     if !left.contains(&Some(true)) {
         return Vec::new();
     }
-    let table = AxisTable::new(kind.among.iter().map(|row| &row.case));
+    let table = axes.table(&kind.among);
     let mut clauses = Vec::new();
     while clauses.len() < MAX_DESCRIPTIONS {
         let Some(description) = described(&table, &left) else {
@@ -131,7 +139,7 @@ fn phrase(kind: &MovedRows, places: &[usize]) -> String {
     let verb = if one { "is" } else { "are" };
     let ratios = places
         .iter()
-        .filter_map(|place| Some(kind.among[*place].change()?.ratio));
+        .filter_map(|place| Some(kind.rows[kind.among[*place]].change()?.ratio));
     let mut ratios: Vec<Ratio> = ratios
         .filter(|ratio| ratio.is_finite() && ratio.0 > 0.0)
         .collect();
@@ -156,7 +164,8 @@ fn amount(ratio: Ratio) -> String {
 
 /// Expectations, each by the case that it is about.
 fn expectations(judgement: &Judgement) -> MovedRows<'_> {
-    let rows: HashMap<&CaseId, &Row> = judgement.rows.iter().map(|row| (&row.case, row)).collect();
+    let rows = judgement.rows.iter().enumerate();
+    let rows: HashMap<&CaseId, usize> = rows.map(|(place, row)| (&row.case, place)).collect();
     let all = judgement.expectations.iter();
     let all = all.filter_map(|result| {
         Some((
@@ -167,6 +176,7 @@ fn expectations(judgement: &Judgement) -> MovedRows<'_> {
     let (among, is) = all.unzip();
     MovedRows {
         noun: "expectation",
+        rows: &judgement.rows,
         among,
         is,
         phrase: Phrase::Words("are violated"),

@@ -50,8 +50,8 @@ impl Case {
             "environment" => return self.variant.environment.clone().unwrap_or_default(),
             _ => {}
         }
-        let value = self.params.get(name);
         if self.problem.is_call() {
+            let value = self.params.get(name);
             return if value.is_auto() {
                 String::new()
             } else {
@@ -61,7 +61,7 @@ impl Case {
         match self.problem.axis(name) {
             Some(value) => value,
             None if FACETS.contains(&name) => String::new(),
-            None => value.to_string(),
+            None => self.params.get(name).to_string(),
         }
     }
 
