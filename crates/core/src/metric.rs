@@ -1,7 +1,9 @@
 //! The metrics: what is compared of a case, as one table.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
+use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::record::side::{is_time, median};
@@ -125,10 +127,10 @@ impl Metric {
 }
 
 /// The value of each metric in one invocation; a metric may have none.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schemas", schemars(with = "BTreeMap<Metric, f64>"))]
-#[serde(from = "BTreeMap<Metric, f64>", into = "BTreeMap<Metric, f64>")]
+#[serde(into = "BTreeMap<Metric, f64>")]
 pub struct Values {
     /// Not a number for a missing value: a run may have millions of these.
     by_metric: [f64; Metric::ALL.len()],
@@ -170,13 +172,24 @@ impl PartialEq for Values {
     }
 }
 
-impl From<BTreeMap<Metric, f64>> for Values {
-    fn from(by_metric: BTreeMap<Metric, f64>) -> Values {
-        let mut values = Values::default();
-        for (metric, value) in by_metric {
-            values.set(metric, Some(value));
+impl<'de> Visitor<'de> for Values {
+    type Value = Values;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("values by metric")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Values, A::Error> {
+        while let Some((metric, value)) = map.next_entry()? {
+            self.set(metric, Some(value));
         }
-        values
+        Ok(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Values {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Values, D::Error> {
+        deserializer.deserialize_map(Values::default())
     }
 }
 

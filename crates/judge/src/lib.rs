@@ -100,8 +100,11 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
         paired,
         last: options.last,
     });
-    rows.extend(base.map_or(Vec::new(), |base| left_out(base, head, &rows)));
-    rows.sort_by(|a, b| a.case.cmp(&b.case));
+    let left_out = base.map_or(Vec::new(), |base| left_out(base, head, &rows));
+    if !left_out.is_empty() {
+        rows.extend(left_out);
+        rows.sort_by(|a, b| a.case.cmp(&b.case));
+    }
     let expected = expect::expectations(head);
     let mut judgement = Judgement {
         suite: head.header.suite.name.clone(),

@@ -1,6 +1,7 @@
 //! One row a case, from both sides.
 
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
+use std::iter;
 
 use super::account::of_first_call;
 use super::causes::{self, TimeSource, explained};
@@ -39,23 +40,23 @@ pub struct RowInputs<'a> {
 /// Makes the rows, sorted by id. Where the sides cannot be compared, only the head's cases have
 /// one: the base's times stand beside them, and nothing is said of them.
 pub fn rows(sides: &RowInputs) -> Vec<Row> {
-    let mut cases: BTreeMap<&CaseId, RecordPair> = BTreeMap::new();
-    cases.extend(
-        sides
-            .head
-            .cases
-            .iter()
-            .map(|(id, head)| (id, (None, Some(head)))),
-    );
-    for (id, record) in sides.base.iter().flat_map(|base| &base.cases) {
-        if sides.comparable || sides.head.cases.contains_key(id) {
-            cases.entry(id).or_default().0 = Some(record);
-        }
-    }
     let base = sides.base.filter(|_| sides.comparable);
     let error = sides.share_of_error(base);
-    let cases = cases.into_iter();
-    cases
+    let of_base = sides.base.into_iter().flat_map(|base| &base.cases);
+    let (mut bases, mut heads) = (of_base.peekable(), sides.head.cases.iter().peekable());
+    let pairs = iter::from_fn(|| {
+        let order = match (bases.peek(), heads.peek()) {
+            (Some((base, _)), Some((head, _))) => base.cmp(head),
+            (Some(_), None) => Ordering::Less,
+            (None, _) => Ordering::Greater,
+        };
+        let before = bases.next_if(|_| order.is_le());
+        let after = heads.next_if(|_| order.is_ge());
+        let (id, _) = after.or(before)?;
+        Some((id, (before.map(|case| case.1), after.map(|case| case.1))))
+    });
+    pairs
+        .filter(|(_, (_, head))| sides.comparable || head.is_some())
         .map(|(id, pair)| row(sides, id, pair, error))
         .collect()
 }

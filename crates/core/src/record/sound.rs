@@ -3,7 +3,7 @@
 //! A file is text that anyone may edit, and a line's checksum does not sign it. A value that
 //! nothing can have measured is damage, named like a torn line: it is never judged.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ops::RangeInclusive;
 
 use super::side::{CaseRecord, is_time};
@@ -15,7 +15,7 @@ use crate::suite::plan::Place;
 use crate::suite::rules::{Expectation, Metric, Rules};
 use regatta_worker::attention::{Case, CaseId};
 use regatta_worker::protocol::DeviceKind;
-use regatta_worker::units::{Nanoseconds, Share, quantities};
+use regatta_worker::units::{Nanoseconds, Share};
 
 /// Fastest clock of a device, in MHz.
 const FASTEST_MHZ: f64 = 1e5;
@@ -41,13 +41,13 @@ impl Measurement {
     /// The impossible value in it, as a sentence.
     pub fn objection(&self) -> Option<String> {
         let samples = &self.samples;
-        let bad = |(name, list)| times(name, list);
+        let bad = |(name, list): (_, &[Nanoseconds])| times(name, list.iter().copied());
         samples
             .uneven()
             .or_else(|| samples.times().into_iter().find_map(bad))
             .or_else(|| waits(&samples.waited_ns))
             .or_else(|| growth(samples.growth_bytes_per_call))
-            .or_else(|| times("first_call_ns", &[self.first_call_ns]))
+            .or_else(|| times("first_call_ns", [self.first_call_ns]))
             .or_else(|| clocks("clock_mhz", &samples.clock_mhz))
             .or_else(|| errors("errors", self.errors.values()))
             .or_else(|| errors("errors_after", self.errors_after.values()))
@@ -62,8 +62,12 @@ impl Measurement {
 impl CaseRecord {
     /// The impossible value in it, as a sentence.
     pub fn objection(&self) -> Option<String> {
-        let values = |of: Metric| times(of.name(), &quantities::<Nanoseconds>(self.values(of)));
-        let ratios = self.invocations.iter().filter_map(|one| one.host_ratio);
+        let invocations = || self.invocations.iter();
+        let values = |metric: Metric| {
+            let values = invocations().filter_map(|one| one.values.get(metric));
+            times(metric.name(), values.map(Nanoseconds))
+        };
+        let ratios = invocations().filter_map(|one| one.host_ratio);
         let why = ": no ratio is negative or nothing";
         let mut all = Metric::ALL.into_iter();
         all.find_map(values)
@@ -125,7 +129,7 @@ impl RunHeader {
         {
             return Some(problem.to_string());
         }
-        let mut seen = BTreeSet::new();
+        let mut seen = HashSet::new();
         for case in &self.plan {
             if let Err(problem) = case.case() {
                 return Some(format!("its plan has an invalid case id: {problem}"));
@@ -197,8 +201,8 @@ fn impossible(
     Some(format!("{name} holds {}{why}", number(bad)))
 }
 
-fn times(name: &str, values: &[Nanoseconds]) -> Option<String> {
-    let bad = values.iter().copied().find(|time| !is_time(*time))?;
+fn times(name: &str, values: impl IntoIterator<Item = Nanoseconds>) -> Option<String> {
+    let bad = values.into_iter().find(|time| !is_time(*time))?;
     let why = match bad.0 {
         ns if ns <= 0.0 => "no time is negative or nothing",
         ns if ns < 1.0 => "no clock shows so little",
