@@ -35,21 +35,35 @@ pub fn of<P: AsRef<[u8]>>(parts: impl IntoIterator<Item = P>) -> Checksum {
     sum
 }
 
+/// The checksum and the length of a file's contents, which are added piece by piece.
+#[derive(Debug, Default)]
+pub struct Contents(blake3::Hasher);
+
+impl Contents {
+    /// Adds the bytes that follow.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// 32 hexadecimal digits, and the length.
+    pub fn text(&self) -> String {
+        let (digits, length) = (self.0.finalize().to_hex(), self.0.count());
+        format!("{}-{length}", &digits[..32])
+    }
+}
+
 /// The checksum and the length of a file's contents.
 ///
 /// # Errors
 /// When it cannot be read.
 pub fn of_file(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
-    let (mut hasher, mut length) = (blake3::Hasher::new(), 0);
+    let mut contents = Contents::default();
     let mut buffer = vec![0; 1 << 17];
     loop {
         match file.read(&mut buffer)? {
-            0 => return Ok(format!("{}-{length}", &hasher.finalize().to_hex()[..32])),
-            n => {
-                hasher.update(&buffer[..n]);
-                length += n;
-            }
+            0 => return Ok(contents.text()),
+            n => contents.add(&buffer[..n]),
         }
     }
 }

@@ -2,6 +2,8 @@
 
 pub use regatta_core::record::testing::*;
 
+use std::sync::Arc;
+
 use regatta_core::machine::Launch;
 use regatta_core::record::side::CaseRecord;
 use regatta_core::suite::rules::Metric;
@@ -14,7 +16,7 @@ pub fn written(line: &str) -> CaseRecord {
     let mut record = around(100.0);
     for word in line.split_whitespace() {
         if let Some((name, blocks)) = word.split_once('@') {
-            let structure = record.structure.get_or_insert_default();
+            let structure = Arc::make_mut(record.structure.get_or_insert_default());
             structure.launches.push(Launch {
                 name: name.to_owned(),
                 grid: [blocks.parse().unwrap(), 1, 1],
@@ -34,7 +36,7 @@ pub fn written(line: &str) -> CaseRecord {
         } else if let Some(name) = name.strip_prefix('+') {
             figure(&mut record, name, value.parse().unwrap());
         } else {
-            let counts = &mut record.structure.get_or_insert_default().counts;
+            let counts = &mut Arc::make_mut(record.structure.get_or_insert_default()).counts;
             counts.insert(name.to_owned(), value.parse().unwrap());
         }
     }

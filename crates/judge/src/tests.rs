@@ -1,6 +1,7 @@
 //! Judgements of pairs of sides.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::judgement::{Row, Word};
 use super::testing::{around, disturbed, failed, side, timed, unsupported, with};
@@ -54,7 +55,7 @@ fn record(written: &str) -> CaseRecord {
         let (metric, value) = word.split_once('=').unwrap();
         if let Some(count) = metric.strip_prefix('#') {
             let mut record = record;
-            let structure = record.structure.get_or_insert_default();
+            let structure = Arc::make_mut(record.structure.get_or_insert_default());
             let value = value.parse().unwrap();
             structure.counts.insert(count.to_owned(), value);
             return record;

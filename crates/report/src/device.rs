@@ -109,6 +109,7 @@ mod tests {
     use regatta_core::record::testing;
     use regatta_core::record::types::{Peak, WorkerRecord};
     use regatta_worker::attention::Dtype;
+    use std::sync::Arc;
 
     #[test]
     fn rates_are_held_to_what_was_measured_on_the_device_in_the_type() {
@@ -162,7 +163,7 @@ mod tests {
             };
             assert_eq!(used(&structure.launches[0], Some(0)), None);
             let record = CaseRecord {
-                structure: Some(Box::new(structure)),
+                structure: Some(Arc::new(structure)),
                 activity: longest.map(|place| ActivitySummary {
                     longest: Some(place),
                     ..ActivitySummary::default()

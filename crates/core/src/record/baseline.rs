@@ -3,7 +3,7 @@
 //! `baselines/NAME/MACHINE.jsonl`: a header line, then one line a case, sorted, so
 //! that a change of a baseline can be reviewed as a diff.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -58,13 +58,13 @@ struct BaselineHeader {
     run: RunHeader,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-struct CaseLine {
+pub(super) struct CaseLine {
     /// The case.
-    case: CaseId,
+    pub(super) case: CaseId,
     /// The record of the case.
-    record: CaseRecord,
+    pub(super) record: CaseRecord,
 }
 
 /// The JSON Schema of a line of a baseline's file, without its checksum.
@@ -193,26 +193,42 @@ pub fn read(path: &Path) -> Result<Side, RecordError> {
     super::check_kind(path, &["baseline"])?;
     let mut file = opened(path)?;
     let stored = head(path, &mut file)?;
-    let mut cases: BTreeMap<CaseId, CaseRecord> = BTreeMap::new();
+    cases(&mut file, stored.header, stored.name)
+}
+
+/// Reads the lines of cases after the first line of a file.
+///
+/// # Errors
+/// When the file cannot be read.
+pub(super) fn cases(
+    file: &mut Lines,
+    header: RunHeader,
+    label: String,
+) -> Result<Side, RecordError> {
+    // A map of lines that are sorted already is made at once.
+    let mut cases: Vec<(CaseId, CaseRecord)> = Vec::with_capacity(header.plan.len());
     let mut damage = Vec::new();
-    let plan: BTreeSet<&CaseId> = stored.header.plan.iter().collect();
+    // The place of each case of the plan among those that were read.
+    let plan = header.plan.iter().map(|case| (case, None));
+    let mut plan: HashMap<&CaseId, Option<usize>> = plan.collect();
     while let Some(read) = file.read::<CaseLine>()? {
-        let problem = match read {
-            Ok(CaseLine { case, .. }) if !plan.contains(&case) => {
-                format!("{:?} is not a case of its plan", case.0)
-            }
+        let place = read.map(|line| (plan.get_mut(&line.case), line));
+        let problem = match place {
+            Ok((None, line)) => format!("{:?} is not a case of its plan", line.case.0),
             // Two lines of one case are what a merge of two baselines leaves: neither is the
             // right one.
-            Ok(CaseLine { case, .. }) if cases.contains_key(&case) => {
-                let problem = format!("{case} stands there twice");
+            Ok((Some(Some(place)), line)) => {
+                let problem = format!("{} stands there twice", line.case);
                 let reason = format!("line {}: {problem}", file.number);
-                cases.insert(case, CaseRecord::empty(Status::Missing { reason }));
+                cases[*place].1 = CaseRecord::empty(Status::Missing { reason });
                 problem
             }
-            Ok(CaseLine { case, record }) => {
+            Ok((Some(place), CaseLine { case, mut record })) => {
+                *place = Some(cases.len());
                 let objection = record.objection();
                 let objection = objection.map(|objection| format!("{case}: {objection}"));
-                cases.insert(case, record);
+                record.invocations.shrink_to_fit();
+                cases.push((case, record));
                 match objection {
                     Some(objection) => objection,
                     None => continue,
@@ -222,17 +238,17 @@ pub fn read(path: &Path) -> Result<Side, RecordError> {
         };
         damage.push(format!("line {}: {problem}", file.number));
     }
-    for case in &stored.header.plan {
-        if !cases.contains_key(case) {
+    for case in &header.plan {
+        if plan[case].is_none() {
             let reason = "its line is missing or damaged".to_owned();
             damage.push(format!("{case}: {reason}"));
-            cases.insert(case.clone(), CaseRecord::empty(Status::Missing { reason }));
+            cases.push((case.clone(), CaseRecord::empty(Status::Missing { reason })));
         }
     }
     Ok(Side {
-        label: stored.name,
-        header: stored.header,
-        cases,
+        label,
+        cases: cases.into_iter().collect(),
+        header,
         damage,
     })
 }

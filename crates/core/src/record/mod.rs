@@ -6,6 +6,7 @@ pub mod header;
 pub mod history;
 pub mod identity;
 pub mod line;
+mod reduced;
 pub mod run_file;
 pub mod shards;
 pub mod side;

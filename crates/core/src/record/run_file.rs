@@ -4,7 +4,6 @@ mod read;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
-use std::hash::{BuildHasher, DefaultHasher, Hasher, RandomState};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -16,7 +15,8 @@ pub use read::{each, entries, header_of, read, started};
 use super::types::{
     BaseId, Entry, Git, Limited, OpenCases, Run, RunEnd, RunHeader, short_revision,
 };
-use super::{RecordError, line};
+use super::{RecordError, line, reduced};
+use crate::checksum::{self, Contents};
 use regatta_worker::attention::CaseId;
 
 /// Name of a run's file in its report directory.
@@ -46,10 +46,9 @@ pub fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
 pub struct RunWriter {
     path: PathBuf,
     file: File,
-    /// A checksum of the lines that were written, by a key that no other process knows: code under
-    /// test runs as the same user, and could change its times in the file.
-    written: DefaultHasher,
-    key: RandomState,
+    /// The checksum of the lines that were written: code under test runs as the same user, and
+    /// could change its times in the file.
+    written: Contents,
     /// The entries that the file had when it was opened.
     pub done: BTreeSet<(u32, CaseId)>,
     /// Open cases whose further invocations were decided on before it was stopped.
@@ -132,17 +131,16 @@ impl RunWriter {
         }
         let text = rewritten(&run)?;
         super::write_atomically(&path, text.as_bytes())?;
+        reduced::remove(&path);
         let file = OpenOptions::new().append(true).open(&path).map_err(io)?;
         // Held until the process ends; the kernel lets go of it even then.
         std::mem::forget(lock);
-        let key = RandomState::new();
-        let mut written = key.build_hasher();
-        written.write(text.as_bytes());
+        let mut written = Contents::default();
+        written.add(text.as_bytes());
         let writer = RunWriter {
             path,
             file,
             written,
-            key,
             done: done_in(&run),
             open: run.open,
         };
@@ -178,7 +176,8 @@ impl RunWriter {
         self.write(&RunLine::Limited(Limited { invocations }))
     }
 
-    /// Ends the file: the run is measured, judged and reported.
+    /// Ends the file: the run is measured, judged and reported. Its reduced cases are written
+    /// beside it, where they can be: without them the run itself is read.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -187,7 +186,9 @@ impl RunWriter {
         self.write(&RunLine::End(end))?;
         self.file
             .sync_data()
-            .map_err(|error| RecordError::io(&self.path, error))
+            .map_err(|error| RecordError::io(&self.path, error))?;
+        let _ = reduced::write(&self.path, self.written.text());
+        Ok(())
     }
 
     /// Ends the file of a run that nothing is said of.
@@ -206,10 +207,8 @@ impl RunWriter {
     /// # Errors
     /// When another process changed it, or it cannot be read.
     pub fn check_unchanged(&self) -> Result<(), RecordError> {
-        let bytes = fs::read(&self.path).map_err(|error| RecordError::io(&self.path, error))?;
-        let mut hasher = self.key.build_hasher();
-        hasher.write(&bytes);
-        if hasher.finish() == self.written.finish() {
+        let sum = checksum::of_file(&self.path);
+        if sum.map_err(|error| RecordError::io(&self.path, error))? == self.written.text() {
             return Ok(());
         }
         Err(RecordError::Refused(format!(
@@ -226,7 +225,7 @@ impl RunWriter {
 
     fn write(&mut self, line: &RunLine) -> Result<(), RecordError> {
         let text = line::write(line)?;
-        self.written.write(text.as_bytes());
+        self.written.add(text.as_bytes());
         self.file
             .write_all(text.as_bytes())
             .map_err(|error| RecordError::io(&self.path, error))

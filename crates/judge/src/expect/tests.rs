@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use super::*;
 use crate::testing::{around, disturbed, failed as crashed, side, timed, unsupported, with};
 use regatta_core::suite::rules::{Origin, Selector};
@@ -305,7 +307,7 @@ fn beside_other_programs_cpu_time_decides_what_the_time_that_passes_leaves_open(
         let near = |center: f64| [0.99, 1.01, 1.0, 0.995, 1.005].map(|factor| factor * center);
         let wide = [0.7, 1.6, 1.0, 0.8, 1.3].map(|factor| factor * wall);
         let mut record = with(timed(&wide), Metric::CpuTime, &near(cpu));
-        let structure = record.structure.get_or_insert_default();
+        let structure = Arc::make_mut(record.structure.get_or_insert_default());
         structure.counts.insert("tasks".to_owned(), tasks);
         disturbed(record, 5)
     };

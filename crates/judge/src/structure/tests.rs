@@ -1,6 +1,7 @@
 //! Two structures, and what is said of them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::*;
 use crate::judgement::Uncounted;
@@ -11,7 +12,7 @@ use regatta_core::machine::{
 use regatta_core::suite::rules::Ignored;
 
 fn structure(record: &mut CaseRecord) -> &mut Structure {
-    record.structure.as_mut().unwrap()
+    Arc::make_mut(record.structure.as_mut().unwrap())
 }
 
 fn under<T>(
@@ -132,7 +133,7 @@ fn figures_of_a_kernel_are_compared_one_by_one() {
 fn a_side_without_a_structure_is_not_compared() {
     let known = written("flash@157");
     let empty = CaseRecord {
-        structure: Some(Box::default()),
+        structure: Some(Arc::default()),
         ..around(1.0)
     };
     for unknown in [around(1.0), empty] {
@@ -156,7 +157,7 @@ fn what_is_gone_is_named_with_its_reason() {
     );
     let uncounted = |head: &CaseRecord, name: &str, reason: &str| {
         let mut head = head.clone();
-        let structure = head.structure.get_or_insert_default();
+        let structure = Arc::make_mut(head.structure.get_or_insert_default());
         structure
             .uncounted
             .insert(name.to_owned(), reason.to_owned());

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use super::{CaseRecord, Invocation, Side, Status, add_choice, median, median_count};
 use crate::last_words;
@@ -10,9 +11,9 @@ use crate::machine::{
     short,
 };
 use crate::metric::{Values, host_ratios};
-use crate::record::RecordError;
 use crate::record::run_file::each;
 use crate::record::types::{Choices, Damage, Entry, Fault, Measurement, Outcome, Parts, Run};
+use crate::record::{RecordError, reduced};
 use crate::suite::Settings;
 use crate::text;
 use regatta_worker::attention::ParamValue;
@@ -20,12 +21,23 @@ use regatta_worker::protocol::{Measured, Taken};
 use regatta_worker::units::Nanoseconds;
 
 impl Side {
-    /// Reads a run's file and reduces it: an entry is read, reduced into its case, and gone. The
-    /// run comes back without its entries.
+    /// Reads the reduced cases beside a run's file, or else the run's file itself. The run comes
+    /// back without its entries.
     ///
     /// # Errors
     /// As [`run_file::read`](crate::record::run_file::read).
     pub fn read(path: &Path, label: &str) -> Result<(Run, Side), RecordError> {
+        match reduced::read(path, label) {
+            Some(read) => Ok(read),
+            None => Side::reduced(path, label),
+        }
+    }
+
+    /// Reads a run's file and reduces it: an entry is read, reduced into its case, and gone.
+    ///
+    /// # Errors
+    /// As [`run_file::read`](crate::record::run_file::read).
+    pub(in crate::record) fn reduced(path: &Path, label: &str) -> Result<(Run, Side), RecordError> {
         let mut folds: Vec<Fold> = Vec::new();
         // Cases with an invocation that stands behind a later one: what was torn is measured last.
         let mut late: BTreeMap<usize, BTreeMap<u32, Entry>> = BTreeMap::new();
@@ -207,7 +219,7 @@ impl Fold {
                     record.varying.entry(name).or_insert(how);
                 }
             }
-            (None, Some(structure)) => record.structure = Some(Box::new(structure)),
+            (None, Some(structure)) => record.structure = Some(Arc::new(structure)),
             _ => {}
         }
         if let (None, Some(activity)) = (&record.activity, measurement.activity) {
