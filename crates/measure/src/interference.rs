@@ -235,6 +235,7 @@ fn allowed(status: &str) -> Option<Vec<u32>> {
 const MIN_LOOK: Duration = Duration::from_millis(500);
 
 /// The machine's counters of late; empty if the machine is not watched.
+#[derive(Default)]
 pub(crate) struct LoadLog {
     watch: Option<Box<dyn Watch>>,
     looks: VecDeque<MachineCounters>,

@@ -46,6 +46,7 @@ pub trait Observer {
 }
 
 /// The state that a session keeps from one block to the next.
+#[derive(Default)]
 pub struct SessionState {
     verifier: Verifier,
     declared: DeclaredResults,
@@ -67,14 +68,9 @@ impl SessionState {
     /// far as `watch` sees the load.
     pub fn new(watch: Option<Box<dyn Watch>>) -> SessionState {
         SessionState {
-            verifier: Verifier::default(),
-            declared: DeclaredResults::default(),
             load: LoadLog::new(watch),
-            loaded: BTreeSet::new(),
-            taken: BTreeMap::new(),
-            shortest: BTreeMap::new(),
-            one_at_a_time: false,
             cores: allowed_cores(),
+            ..SessionState::default()
         }
     }
 

@@ -29,13 +29,8 @@ pub fn hello(kind: &str, device: &str, facts: &[(&str, &str)]) -> Hello {
 pub fn variant(name: &str) -> VariantInfo {
     VariantInfo {
         name: name.to_owned(),
-        summary: String::new(),
         dtypes: Dtype::ALL.to_vec(),
         directions: Direction::ALL.to_vec(),
-        arguments: None,
-        projections: Vec::new(),
-        parameters: BTreeMap::new(),
-        stores_scores: false,
-        tf32: false,
+        ..VariantInfo::default()
     }
 }

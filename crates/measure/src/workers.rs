@@ -27,6 +27,7 @@ use regatta_worker::protocol::{DeviceKind, Hello};
 use regatta_worker::units::Bytes;
 
 /// Starts workers as processes, each with a log of its own.
+#[derive(Default)]
 pub struct Processes {
     specs: BTreeMap<String, WorkerSpec>,
     modes: BTreeMap<String, StartMode>,
@@ -74,15 +75,10 @@ impl Processes {
             .collect::<Result<_, SetupError>>()?;
         Ok(Processes {
             specs,
-            modes: BTreeMap::new(),
             logs,
             // A library is loaded over the first request, whose limit is that of any other.
             limit: Duration::from_secs(suite.settings.timeout_s.into()),
-            introduced: BTreeMap::new(),
-            waiting: None,
-            ahead: BTreeMap::new(),
-            listed: BTreeMap::new(),
-            loaded: BTreeMap::new(),
+            ..Processes::default()
         })
     }
 
@@ -560,15 +556,8 @@ mod tests {
     #[test]
     fn a_log_lies_in_its_folder_whatever_the_worker_is_called() {
         let processes = Processes {
-            specs: BTreeMap::new(),
-            modes: BTreeMap::new(),
             logs: PathBuf::from("logs"),
-            limit: Duration::ZERO,
-            introduced: BTreeMap::new(),
-            waiting: None,
-            ahead: BTreeMap::new(),
-            listed: BTreeMap::new(),
-            loaded: BTreeMap::new(),
+            ..Processes::default()
         };
         let log = |name| processes.log(name).display().to_string();
         assert_eq!(log("torch@old-1.0"), "logs/torch@old-1.0.log");

@@ -26,7 +26,7 @@ pub struct Summary {
 }
 
 /// One kernel.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct KernelRow {
     /// The name of the kernel.
     pub name: String,
@@ -86,7 +86,7 @@ impl LaunchShape {
 }
 
 /// Copies of one direction, or sets.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CopyRow {
     /// `HtoD`, ..., or `set`.
     pub what: String,
@@ -111,13 +111,9 @@ pub fn summarise(
             Work::Kernel(kernel) => {
                 let row = kernels.entry(kernel.name).or_insert_with(|| KernelRow {
                     name: recording.name(kernel).to_owned(),
-                    count: 0,
-                    total_ns: 0,
                     first_ns: operation.ns(),
                     min_ns: u64::MAX,
-                    max_ns: 0,
-                    shapes: Vec::new(),
-                    other_shapes: 0,
+                    ..KernelRow::default()
                 });
                 row.add(operation, kernel, recording.sms(operation));
             }
@@ -188,9 +184,7 @@ impl KernelRow {
 fn add<'a>(copies: &mut BTreeMap<&'a str, CopyRow>, what: &'a str, of: &Recorded) {
     let row = copies.entry(what).or_insert_with(|| CopyRow {
         what: what.to_owned(),
-        count: 0,
-        bytes: 0,
-        total_ns: 0,
+        ..CopyRow::default()
     });
     row.count += 1;
     row.bytes = row.bytes.saturating_add(of.bytes().unwrap_or(0));

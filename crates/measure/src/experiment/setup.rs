@@ -27,7 +27,7 @@ use regatta_worker::attention::{Case, CaseId, VariantId};
 use regatta_worker::operator::{Operator, Operators};
 
 /// One side of a measurement: a suite, and the code of its workers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Setup {
     /// As it was asked for.
     pub asked: Vec<String>,
@@ -70,17 +70,7 @@ impl Setup {
             asked: vec![Spec::Here.to_string()],
             suite: request.load()?,
             environment: request.environment.clone(),
-            revision: None,
-            variant: None,
-            own_suite: false,
-            gates: false,
-            declared: (None, None),
-            built_by_head: false,
-            operators: None,
-            left_out: Vec::new(),
-            lacking: BTreeMap::new(),
-            listed: ListedWorkers::new(),
-            scripts_absent: None,
+            ..Setup::default()
         })
     }
 
