@@ -56,6 +56,8 @@ pub struct Decision {
     pub result: RuleResult,
     /// The result of the rule for CPU time, if it can decide.
     pub cpu: Option<RuleResult>,
+    /// True where other programs disturbed the values and waits for a core may be in them.
+    pub diluted: bool,
     /// True where CPU time decided.
     pub by_cpu: bool,
     /// True where it may be worse, and nothing decided it.
@@ -72,10 +74,12 @@ pub fn decide(observed: &Observed<'_>, terms: &Terms) -> Option<Decision> {
     let disturbed = observed.base_disturbed || observed.head_disturbed;
     let pairs = values.base.len().min(values.head.len());
     let threshold = terms.threshold;
+    let diluted = disturbed && observed.waits;
     let decided = |word, by_cpu| Decision {
         word,
         result,
         cpu,
+        diluted,
         by_cpu,
         may_be_worse: false,
         open: false,
@@ -106,7 +110,6 @@ pub fn decide(observed: &Observed<'_>, terms: &Terms) -> Option<Decision> {
         Word::Improved if !fewer => return Some(decided(Word::Improved, false)),
         _ => {}
     }
-    let diluted = disturbed && observed.waits;
     let lies_below = result.high <= threshold && !result.slow_starts.likely && !fewer;
     if lies_below && !diluted {
         // An improvement that a second look may show is waited for.

@@ -9,12 +9,9 @@ use std::rc::Rc;
 
 use super::causes::{self, Pair, TimeSource};
 use super::complete::{allowed, unmeasured};
-use super::decide::Decision;
+use super::decide::{Decision, decide};
 use super::judgement::{Cause, ExpectationResult, Word};
-use super::metrics::{
-    ComparedValues, Comparison, compare_threads, computes, longer_by_tasks, takes_waits_out,
-    values_of,
-};
+use super::metrics::{ComparedValues, computes, longer_by_tasks, values_of};
 use super::rule::{GATE_ERROR, LOOKS_THAT_CALL, Terms};
 use super::structure::{Structures, changes, multiprocessors};
 use regatta_core::record::side::{CaseRecord, Side, Status};
@@ -301,27 +298,11 @@ fn by_rule(
         && computes(head);
     let longer = longer_by_tasks(header, base, head).filter(|_| may_replace);
     let cpu = longer.map(|longer| compared([Metric::CpuTime; 2], longer));
-    let comparison = Comparison {
-        values: &values,
-        paired: true,
-        waits: !(takes_waits_out(base) && takes_waits_out(head)),
-        threads: compare_threads(base, head),
-        cpu: cpu.as_ref().map(|cpu| cpu.both(true)),
-        shift,
-    };
-    let decision = comparison.decide(&terms)?;
+    let decision = decide(&values.observed((base, head), cpu.as_ref()), &terms)?;
     let met = matches!(decision.word, Word::Same | Word::Improved);
-    let reason = comparison
-        .reason(&decision, &terms)
-        .filter(|_| !met || decision.by_cpu);
-    let decision = if met {
-        Decision {
-            by_cpu: decision.by_cpu,
-            ..decision.same()
-        }
-    } else {
-        decision
-    };
+    let reason = values.reason(&decision, &terms, shift);
+    let reason = reason.filter(|_| !met || decision.by_cpu);
+    let decision = if met { decision.same() } else { decision };
     Some((decision, shift, reason))
 }
 

@@ -46,6 +46,8 @@ pub struct ComparedValues {
     pub disturbed: [usize; 2],
     /// Values that were not, of the side with fewer of them.
     pub quiet: usize,
+    /// True where an invocation of one side belongs to one of the other.
+    pub paired: bool,
     /// True where the samples of each pair were taken in turns.
     pub in_turns: bool,
 }
@@ -84,16 +86,17 @@ impl ComparedValues {
             head: logs(head),
             disturbed,
             quiet,
+            paired,
             in_turns,
         }
     }
 
     /// The values of both sides.
-    pub fn both(&self, paired: bool) -> Series<'_> {
+    fn both(&self) -> Series<'_> {
         Series {
             base: &self.base,
             head: &self.head,
-            paired,
+            paired: self.paired,
             in_turns: self.in_turns,
         }
     }
@@ -143,17 +146,9 @@ pub fn metric_row(
     let may_replace = metric.is_wall_time() && !sides.policy().ignores(Metric::CpuTime);
     let cpu = (may_replace && same_threads(base, head) && computes(base) && computes(head))
         .then(|| self::values(Metric::CpuTime, records, sides.paired));
-    let comparison = Comparison {
-        values: &values,
-        paired: sides.paired,
-        waits: !(takes_waits_out(base) && takes_waits_out(head)),
-        threads: compare_threads(base, head),
-        cpu: cpu.as_ref().map(|cpu| cpu.both(sides.paired)),
-        shift: 0.0,
-    };
-    let mut decision = comparison.decide(&terms)?;
+    let mut decision = decide(&values.observed(records, cpu.as_ref()), &terms)?;
     let pairs = values.pairs();
-    let mut reason = comparison.reason(&decision, &terms);
+    let mut reason = values.reason(&decision, &terms, 0.0);
     // More of the head show nothing beside a stored base that is too small.
     let helps = sides.paired || values.base.len() >= FEWEST && values.head.len() < max_pairs();
     if !sides.paired && values.base.len() < FEWEST && decision.word == Word::Inconclusive {
@@ -209,49 +204,38 @@ pub fn metric_row(
     })
 }
 
-/// The values of a comparison, and what else decides it: of a metric, or of an expectation.
-pub struct Comparison<'a> {
-    /// The values of both sides.
-    pub values: &'a ComparedValues,
-    /// True where an invocation of one side belongs to one of the other.
-    pub paired: bool,
-    /// True where waits for a core are in values that other programs disturbed.
-    pub waits: bool,
-    /// Compares the head's number of threads with the base's.
-    pub threads: Ordering,
-    /// CPU time of both sides, where it can decide in place of the values.
-    pub cpu: Option<Series<'a>>,
-    /// The shift of the head's values: a limit below 1, as a logarithm.
-    pub shift: f64,
-}
-
-impl Comparison<'_> {
-    /// Decides it; `None` where a side has no value.
-    pub fn decide(&self, terms: &Terms) -> Option<Decision> {
-        let values = self.values;
-        let disturbed = values.are_disturbed();
-        let observed = Observed {
-            values: values.both(self.paired),
-            base_disturbed: disturbed && values.disturbed[0] > 0,
-            head_disturbed: disturbed && values.disturbed[1] > 0,
-            waits: self.waits,
-            some_quiet: values.quiet > 0,
-            threads: self.threads,
-            cpu: self.cpu,
-        };
-        decide(&observed, terms)
+impl ComparedValues {
+    /// The values as they are judged, beside CPU time of both sides where it can decide in their
+    /// place.
+    pub fn observed<'a>(
+        &'a self,
+        (base, head): (&CaseRecord, &CaseRecord),
+        cpu: Option<&'a ComparedValues>,
+    ) -> Observed<'a> {
+        let disturbed = self
+            .disturbed
+            .map(|count| self.are_disturbed() && count > 0);
+        Observed {
+            values: self.both(),
+            base_disturbed: disturbed[0],
+            head_disturbed: disturbed[1],
+            waits: !(takes_waits_out(base) && takes_waits_out(head)),
+            some_quiet: self.quiet > 0,
+            threads: compare_threads(base, head),
+            cpu: cpu.map(ComparedValues::both),
+        }
     }
 
     /// Why the word is what it is, and what would decide it, where the word alone does not say it.
-    pub fn reason(&self, decision: &Decision, terms: &Terms) -> Option<String> {
-        let result = &decision.result.shifted(self.shift);
-        let beside = if self.values.are_disturbed() {
+    pub fn reason(&self, decision: &Decision, terms: &Terms, shift: f64) -> Option<String> {
+        let result = &decision.result.shifted(shift);
+        let beside = if self.are_disturbed() {
             ", beside other programs"
         } else {
             ""
         };
         if let (true, Some(cpu)) = (decision.by_cpu, &decision.cpu) {
-            let cpu = cpu.shifted(self.shift);
+            let cpu = cpu.shifted(shift);
             return Some(format!("by CPU time {}{beside}", with_interval(&cpu)));
         }
         match decision.word {
@@ -266,23 +250,23 @@ impl Comparison<'_> {
                 let high = 100.0 * result.high.exp_m1();
                 Some(format!("no more than {high:+.1} %{beside}"))
             }
-            Word::Inconclusive => Some(self.open_reason(decision, terms, beside)),
+            Word::Inconclusive => Some(self.open_reason(decision, terms, shift, beside)),
             _ => None,
         }
     }
 
-    fn open_reason(&self, decision: &Decision, terms: &Terms, beside: &str) -> String {
+    fn open_reason(&self, decision: &Decision, terms: &Terms, shift: f64, beside: &str) -> String {
         let result = &decision.result;
-        let mut reason = between(&result.shifted(self.shift)) + beside;
+        let mut reason = between(&result.shifted(shift)) + beside;
         if result.slow_starts.head.0 > result.slow_starts.base.0 {
             reason += &format!("; {}", slow(&result.slow_starts));
         }
         if let Some(cpu) = &decision.cpu {
-            reason += &format!("; CPU time {}", with_interval(&cpu.shifted(self.shift)));
-        } else if !beside.is_empty() && self.waits {
+            reason += &format!("; CPU time {}", with_interval(&cpu.shifted(shift)));
+        } else if decision.diluted {
             reason += "; waits for a core are in these times";
         }
-        let pairs = self.values.pairs();
+        let pairs = self.pairs();
         let needed = needed_pairs(result, terms, pairs);
         let more = (needed - pairs as f64).max(1.0);
         let what = if self.paired {
@@ -467,13 +451,13 @@ fn threads(record: &CaseRecord) -> Option<u64> {
 
 /// True where both sides ran as many tasks, or on as many threads. CPU time compares the work of two
 /// calls, and not how many cores share it.
-pub fn same_threads(base: &CaseRecord, head: &CaseRecord) -> bool {
+fn same_threads(base: &CaseRecord, head: &CaseRecord) -> bool {
     let known = |record| tasks(record).or(threads(record)).is_some();
     known(base) && known(head) && compare_threads(base, head) == Ordering::Equal
 }
 
 /// Compares the head's number of tasks and threads with the base's; equal if unknown.
-pub fn compare_threads(base: &CaseRecord, head: &CaseRecord) -> Ordering {
+fn compare_threads(base: &CaseRecord, head: &CaseRecord) -> Ordering {
     let compared = |count: fn(&CaseRecord) -> Option<u64>| Some(count(head)?.cmp(&count(base)?));
     compared(tasks)
         .or(compared(threads))
@@ -488,7 +472,7 @@ fn other_threads(base: &CaseRecord, head: &CaseRecord) -> Option<String> {
 }
 
 /// True where waits for a core are not in the values of any invocation.
-pub fn takes_waits_out(record: &CaseRecord) -> bool {
+fn takes_waits_out(record: &CaseRecord) -> bool {
     record.invocations.iter().all(|one| one.waits_taken_out)
 }
 
