@@ -2,9 +2,7 @@
 
 use clap::Args;
 
-use super::measure_args::MeasureArgs;
-use super::on_save::{self, WatchArgs};
-use super::reporting::{self, Answers};
+use super::reporting::{self, JudgedArgs};
 use super::{Ended, watch};
 use regatta_measure::experiment::Experiment;
 use regatta_measure::versions::Spec;
@@ -42,13 +40,7 @@ pub struct CompareArgs {
     head: Vec<Spec>,
 
     #[command(flatten)]
-    measure: MeasureArgs,
-
-    #[command(flatten)]
-    on_save: WatchArgs,
-
-    #[command(flatten)]
-    answers: Answers,
+    judged: JudgedArgs,
 }
 
 /// Runs the command.
@@ -56,16 +48,17 @@ pub struct CompareArgs {
 /// # Errors
 /// See [`super::Stop`].
 pub fn run(args: &CompareArgs) -> Ended {
-    if args.on_save.watch {
-        return on_save::repeat(args.measure.out.as_deref());
-    }
-    reporting::report_stop(compare(args), &args.measure.suite, &args.answers)
+    args.judged.run(|| compare(args))
 }
 
 fn compare(args: &CompareArgs) -> Ended {
-    args.answers.check()?;
     watch();
-    let measured =
-        Experiment::compare(&args.measure.request(), &args.base, &args.head, false)?.run()?;
-    reporting::conclude(measured, &args.answers)
+    let measured = Experiment::compare(
+        &args.judged.measure.request(),
+        &args.base,
+        &args.head,
+        false,
+    )?
+    .run()?;
+    reporting::conclude(measured, &args.judged.answers)
 }

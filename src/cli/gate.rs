@@ -3,9 +3,7 @@
 use clap::Args;
 
 use super::history::{Keep, add_to_history};
-use super::measure_args::MeasureArgs;
-use super::on_save::{self, WatchArgs};
-use super::reporting::{self, Answers};
+use super::reporting::{self, JudgedArgs};
 use super::{Ended, watch};
 use regatta_measure::experiment::{Experiment, gate};
 use regatta_measure::versions::Spec;
@@ -37,13 +35,7 @@ pub struct GateArgs {
     keep: Keep,
 
     #[command(flatten)]
-    measure: MeasureArgs,
-
-    #[command(flatten)]
-    on_save: WatchArgs,
-
-    #[command(flatten)]
-    answers: Answers,
+    judged: JudgedArgs,
 }
 
 /// Runs the command.
@@ -51,16 +43,12 @@ pub struct GateArgs {
 /// # Errors
 /// See [`super::Stop`].
 pub fn run(args: &GateArgs) -> Ended {
-    if args.on_save.watch {
-        return on_save::repeat(args.measure.out.as_deref());
-    }
-    reporting::report_stop(measured(args), &args.measure.suite, &args.answers)
+    args.judged.run(|| measured(args))
 }
 
 fn measured(args: &GateArgs) -> Ended {
-    args.answers.check()?;
     watch();
-    let request = args.measure.request();
+    let request = args.judged.measure.request();
     let measured = if args.base.is_empty() {
         gate(&request, args.baseline.as_deref())?
     } else {
@@ -68,6 +56,6 @@ fn measured(args: &GateArgs) -> Ended {
         Experiment::compare(&request, &args.base, &[Spec::Here], true)?.run()?
     };
     let run = measured.arm.directory.clone();
-    let ended = reporting::conclude(measured, &args.answers);
-    add_to_history(ended, &args.keep, &run, args.measure.quiet)
+    let ended = reporting::conclude(measured, &args.judged.answers);
+    add_to_history(ended, &args.keep, &run, args.judged.measure.quiet)
 }

@@ -6,24 +6,12 @@ use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use clap::Args;
-
 use super::{Ended, Stop, note, watch_for};
 use regatta_measure::git;
 use regatta_measure::worker::program::{Program, ended};
 
 /// Files are looked at so often. Those that are saved together are one change.
 const PAUSE: Duration = Duration::from_millis(300);
-
-#[derive(Args, Debug)]
-pub struct WatchArgs {
-    /// Measure again whenever a file of the checkout is saved, until Ctrl-C
-    ///
-    /// Files that git tracks count, and code and suites that it does not ignore. One that is saved
-    /// while something is measured has it measured again afterwards.
-    #[arg(long, hide_short_help = true)]
-    pub watch: bool,
-}
 
 /// Runs this command without `--watch`, and again after each change. A signal ends it.
 ///

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 
+use super::measure_args::MeasureArgs;
 use super::outputs::{Outputs, annotate, complain, fill_summary};
-use super::{Ended, Stop, note, print, print_as_made, print_json};
+use super::{Ended, Stop, note, on_save, print, print_as_made, print_json};
 use regatta_core::record::now;
 use regatta_core::record::run_file::RUN_FILE;
 use regatta_core::record::types::{Judged, RunEnd, RunHeader};
@@ -32,6 +33,37 @@ pub struct Answers {
     /// The files it goes to.
     #[command(flatten)]
     pub outputs: Outputs,
+}
+
+/// The arguments of a command that measures, and judges what it measured.
+#[derive(Args, Debug)]
+pub struct JudgedArgs {
+    #[command(flatten)]
+    pub measure: MeasureArgs,
+
+    /// Measure again whenever a file of the checkout is saved, until Ctrl-C
+    ///
+    /// Files that git tracks count, and code and suites that it does not ignore. One that is saved
+    /// while something is measured has it measured again afterwards.
+    #[arg(long, hide_short_help = true)]
+    watch: bool,
+
+    #[command(flatten)]
+    pub answers: Answers,
+}
+
+impl JudgedArgs {
+    /// Runs such a command, or with `--watch` each time that something is saved.
+    ///
+    /// # Errors
+    /// See [`super::Stop`].
+    pub fn run(&self, measured: impl FnOnce() -> Ended) -> Ended {
+        if self.watch {
+            return on_save::repeat(self.measure.out.as_deref());
+        }
+        let ended = self.answers.check().and_then(|()| measured());
+        report_stop(ended, &self.measure.suite, &self.answers)
+    }
 }
 
 impl Answers {
@@ -196,7 +228,7 @@ fn answer(report: &Report, answers: &Answers) -> Result<(), Stop> {
 
 /// If a command ends before judging, reports the reason as JSON, in the files and
 /// as an annotation, where these were asked for.
-pub fn report_stop(ended: Ended, suite: &str, answers: &Answers) -> Ended {
+fn report_stop(ended: Ended, suite: &str, answers: &Answers) -> Ended {
     let (Err(stop), outputs) = (&ended, &answers.outputs) else {
         return ended;
     };

@@ -3,9 +3,7 @@
 use clap::Args;
 
 use super::history::{Keep, add_to_history};
-use super::measure_args::MeasureArgs;
-use super::on_save::{self, WatchArgs};
-use super::reporting::{self, Answers};
+use super::reporting::{self, JudgedArgs};
 use super::{Ended, Stop, watch};
 use regatta_core::suite::plan::Place;
 use regatta_measure::experiment::Experiment;
@@ -29,13 +27,7 @@ pub struct RunArgs {
     keep: Keep,
 
     #[command(flatten)]
-    measure: MeasureArgs,
-
-    #[command(flatten)]
-    on_save: WatchArgs,
-
-    #[command(flatten)]
-    answers: Answers,
+    judged: JudgedArgs,
 }
 
 /// Runs the command.
@@ -43,28 +35,24 @@ pub struct RunArgs {
 /// # Errors
 /// See [`super::Stop`].
 pub fn run(args: &RunArgs) -> Ended {
-    if args.on_save.watch {
-        return on_save::repeat(args.measure.out.as_deref());
-    }
-    reporting::report_stop(measured(args), &args.measure.suite, &args.answers)
+    args.judged.run(|| measured(args))
 }
 
 fn measured(args: &RunArgs) -> Ended {
-    args.answers.check()?;
     if let Some(place) = args.shard {
         return shard(args, place);
     }
     watch();
-    let measured = Experiment::alone(&args.measure.request())?.run()?;
+    let measured = Experiment::alone(&args.judged.measure.request())?.run()?;
     let run = measured.folder.clone();
-    let ended = reporting::conclude(measured, &args.answers);
-    add_to_history(ended, &args.keep, &run, args.measure.quiet)
+    let ended = reporting::conclude(measured, &args.judged.answers);
+    add_to_history(ended, &args.keep, &run, args.judged.measure.quiet)
 }
 
 /// Measures a shard. What the suite expects is judged of all shards together: a case may be
 /// compared with one of another shard.
 fn shard(args: &RunArgs, place: Place) -> Ended {
-    let answers = &args.answers;
+    let answers = &args.judged.answers;
     let judging = [
         ("--json", answers.json),
         ("--all", answers.all),
@@ -78,7 +66,7 @@ fn shard(args: &RunArgs, place: Place) -> Ended {
         )));
     }
     watch();
-    let arm = Experiment::shard(&args.measure.request(), place)?;
+    let arm = Experiment::shard(&args.judged.measure.request(), place)?;
     let whole = arm.directory.parent().unwrap_or(&arm.directory);
     let words = ["regatta", "diff", "--no-base", &whole.display().to_string()].map(str::to_owned);
     arm.say(format!(
