@@ -207,21 +207,34 @@ impl Driver {
 
     /// An error that names the function and the driver's word for the code.
     pub fn check(&self, function: &'static str, code: c_int) -> Result<()> {
-        if code == 0 {
-            return Ok(());
-        }
-        let mut name: *const c_char = ptr::null();
         // SAFETY: the driver writes a pointer to a static string, or leaves NULL.
-        let name = unsafe {
-            (self.cuGetErrorName)(code, &raw mut name);
-            (!name.is_null()).then(|| CStr::from_ptr(name).to_string_lossy().into_owned())
-        };
-        Err(Error::Cuda {
-            function,
-            code,
-            name: name.unwrap_or_else(|| "unknown error".to_owned()),
-        })
+        unsafe { check_by(self.cuGetErrorName, function, code) }
     }
+}
+
+/// An error that names the function, and the code by the library's word for it.
+///
+/// # Safety
+/// `name_of` writes a pointer to a string that stays, or leaves NULL.
+pub unsafe fn check_by(
+    name_of: unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int,
+    function: &'static str,
+    code: c_int,
+) -> Result<()> {
+    if code == 0 {
+        return Ok(());
+    }
+    let mut name: *const c_char = ptr::null();
+    // SAFETY: the caller's.
+    let name = unsafe {
+        name_of(code, &raw mut name);
+        (!name.is_null()).then(|| CStr::from_ptr(name).to_string_lossy().into_owned())
+    };
+    Err(Error::Cuda {
+        function,
+        code,
+        name: name.unwrap_or_else(|| "unknown error".to_owned()),
+    })
 }
 
 /// Calls a driver function by name and turns its status into a `Result`.

@@ -7,7 +7,7 @@
 use super::calls::{CallClass, IDS, driver_class, runtime_class};
 use crate::Error;
 use crate::Result;
-use crate::driver::{Library, functions};
+use crate::driver::{Library, check_by, functions};
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -134,20 +134,8 @@ impl Cupti {
     /// # Errors
     /// When the code is not 0.
     pub fn check(&self, function: &'static str, code: c_int) -> Result<()> {
-        if code == 0 {
-            return Ok(());
-        }
-        let mut name: *const c_char = std::ptr::null();
         // SAFETY: CUPTI writes a pointer to a static string, or leaves NULL.
-        let name = unsafe {
-            (self.functions.getResultString)(code, &raw mut name);
-            (!name.is_null()).then(|| CStr::from_ptr(name).to_string_lossy().into_owned())
-        };
-        Err(Error::Cuda {
-            function,
-            code,
-            name: name.unwrap_or_else(|| "unknown error".to_owned()),
-        })
+        unsafe { check_by(self.functions.getResultString, function, code) }
     }
 
     /// Records the calls that are counted, before the driver has initialised: afterwards
