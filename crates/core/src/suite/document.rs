@@ -47,7 +47,7 @@ pub(super) fn key(path: &str, key: &str) -> String {
 }
 
 /// The place of a value, in bytes.
-struct Place {
+struct ValueSpan {
     /// The key, unless the value is an element of a list.
     key: Option<Range<usize>>,
     value: Range<usize>,
@@ -59,7 +59,7 @@ struct Place {
 pub struct TomlDocument<'a> {
     source: &'a TomlText,
     /// By path; a table before what is in it.
-    places: BTreeMap<String, Place>,
+    places: BTreeMap<String, ValueSpan>,
     /// The end of each line, in bytes.
     line_ends: Vec<usize>,
 }
@@ -165,11 +165,11 @@ impl<'a> TomlDocument<'a> {
 
     /// The path of the value at these bytes, and whether they are its key's.
     fn find(&self, span: &Range<usize>) -> (&str, bool) {
-        let is_key = |(_, place): &(&String, &Place)| place.key.as_ref() == Some(span);
+        let is_key = |(_, place): &(&String, &ValueSpan)| place.key.as_ref() == Some(span);
         if let Some((path, _)) = self.places.iter().find(is_key) {
             return (path, true);
         }
-        let is_value = |(_, place): &(&String, &Place)| place.value == *span;
+        let is_value = |(_, place): &(&String, &ValueSpan)| place.value == *span;
         let value = self.places.iter().rfind(is_value);
         (value.map_or("", |(path, _)| path), false)
     }
@@ -178,7 +178,7 @@ impl<'a> TomlDocument<'a> {
 fn visit_table(
     path: &str,
     table: &DeTable<'_>,
-    places: &mut BTreeMap<String, Place>,
+    places: &mut BTreeMap<String, ValueSpan>,
 ) -> Result<(), (String, String)> {
     let mut entries = table.iter();
     entries.try_for_each(|(name, value)| {
@@ -194,7 +194,7 @@ fn visit(
     path: String,
     key: Option<Range<usize>>,
     value: &Spanned<DeValue<'_>>,
-    places: &mut BTreeMap<String, Place>,
+    places: &mut BTreeMap<String, ValueSpan>,
 ) -> Result<(), (String, String)> {
     let shown = match value.get_ref() {
         DeValue::String(text) => format!(" = \"{}\"", plain(text, MAX_QUOTE)),
@@ -203,7 +203,7 @@ fn visit(
         DeValue::Boolean(truth) => format!(" = {truth}"),
         _ => String::new(),
     };
-    let place = Place {
+    let place = ValueSpan {
         key,
         value: value.span(),
         shown,
@@ -310,6 +310,11 @@ fn plain(text: &str, most: usize) -> String {
         shown.push_str("...");
     }
     shown
+}
+
+/// `; did you mean `main`?`, where a known name is near.
+pub fn or_near<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    nearest(name, known).map_or_else(String::new, |near| format!("; did you mean `{near}`?"))
 }
 
 /// The known name nearest to a mistyped one, if any is near enough to be meant.

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Suite;
-use super::document::{DocumentError, TomlDocument, key, name_hint, nearest};
+use super::document::{DocumentError, TomlDocument, key, name_hint, or_near};
 use super::file::{ExpectTable, Facets};
 use super::rules::{Expectation, Metric, Origin, Selector};
 use super::structural::{Count, Limit, Quantity};
@@ -258,8 +258,7 @@ impl TableReader<'_> {
                 let names = FACETS
                     .into_iter()
                     .chain(declared.iter().map(String::as_str));
-                let near = nearest(&facet, names);
-                let hint = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+                let hint = or_near(&facet, names);
                 let error = format!("neither an axis nor a parameter of this suite{hint}");
                 return Err(self.document.error(&key(&at, &facet), error));
             }

@@ -251,7 +251,7 @@ macro_rules! values {
 
 /// An element of a list: what is wrong with its value is then said to stand there.
 #[derive(Deserialize)]
-struct Element<T>(T);
+struct ListElement<T>(T);
 
 struct OneOrMoreVisitor<T>(PhantomData<T>);
 
@@ -266,7 +266,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for OneOrMoreVisitor<T> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<OneOrMore<T>, A::Error> {
         let elements = Vec::deserialize(SeqAccessDeserializer::new(seq))?;
-        let values = elements.into_iter().map(|Element(value)| value);
+        let values = elements.into_iter().map(|ListElement(value)| value);
         Ok(OneOrMore::More(values.collect()))
     }
 }

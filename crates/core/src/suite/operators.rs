@@ -6,8 +6,9 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use super::document::{DocumentError, TomlDocument, TomlText, key, nearest};
+use super::document::{DocumentError, TomlDocument, TomlText, key, or_near};
 use super::file::{OneOrMore, ValueOr};
+use super::workers::is_identifier;
 use regatta_worker::attention::{Dtype, LONGEST_AXIS, ParamValue, is_name};
 use regatta_worker::operator::draw::Draw;
 use regatta_worker::operator::formula::Expression;
@@ -200,7 +201,7 @@ fn declared(
                 scale: None,
             },
         };
-        if !is_argument(&name) {
+        if !is_identifier(&name) {
             return Err(error(&at, NO_ARGUMENT.to_owned()));
         }
         let is_scale = scales.contains(&name);
@@ -228,7 +229,7 @@ fn declared(
     }
     for name in table.scalars.keys() {
         let at = format!("scalars.{name}");
-        if !is_argument(name) {
+        if !is_identifier(name) {
             return Err(error(&at, NO_ARGUMENT.to_owned()));
         }
         if inputs.contains_key(name) {
@@ -250,7 +251,7 @@ fn declared(
             },
             None => continue,
         };
-        if !is_argument(&name) {
+        if !is_identifier(&name) {
             return Err(error(&at, NO_ARGUMENT.to_owned()));
         }
         if let Some(state) = &table.in_place
@@ -341,8 +342,7 @@ fn check_formulas(
             .map_err(|why| error(format!("`{formula}`: {why}")))?
         {
             let names: Vec<&str> = operator.axes.keys().map(String::as_str).collect();
-            let near = nearest(&unknown, names.iter().copied());
-            let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+            let near = or_near(&unknown, names.iter().copied());
             let axes = if names.is_empty() {
                 "none".to_owned()
             } else {
@@ -367,12 +367,6 @@ fn check_formulas(
 
 const NO_ARGUMENT: &str = "this cannot name an argument of a Python function: use letters, digits \
                            and `_`, a letter or `_` first";
-
-/// True for what Python takes as the name of an argument, of those in ASCII.
-fn is_argument(name: &str) -> bool {
-    let letter = |c: char| c.is_ascii_alphabetic() || c == '_';
-    name.starts_with(letter) && name.chars().all(|c| letter(c) || c.is_ascii_digit())
-}
 
 /// The extents that a shape lists; a text lists them with commas.
 fn extents(shape: &Shape) -> Vec<Expression> {
@@ -441,7 +435,7 @@ fn reference(document: &TomlDocument<'_>, text: &str) -> Result<String, String> 
         return is_known.then(|| text.to_owned()).ok_or_else(unknown);
     }
     let (file, function) = text.rsplit_once(':').ok_or_else(wrong)?;
-    if !file.ends_with(".py") || !is_argument(function) {
+    if !file.ends_with(".py") || !is_identifier(function) {
         return Err(wrong());
     }
     let path = document.folder().join(file);

@@ -89,7 +89,7 @@ fn python(text: &str, folder: &Path) -> Result<OwnWorker, String> {
 }
 
 /// True for what Python takes as a name, of those in ASCII.
-fn is_identifier(text: &str) -> bool {
+pub(super) fn is_identifier(text: &str) -> bool {
     let letter = |c: char| c.is_ascii_alphabetic() || c == '_';
     text.starts_with(letter) && text.chars().all(|c| letter(c) || c.is_ascii_digit())
 }

@@ -16,7 +16,7 @@ use crate::versions::{Pin, Spec};
 use crate::workers::{OWN, Processes, find_environment};
 use regatta_core::record::header::Built;
 use regatta_core::secrets;
-use regatta_core::suite::document::nearest;
+use regatta_core::suite::document::or_near;
 use regatta_core::suite::environment::pinned_file;
 use regatta_core::suite::rules::Origin;
 use regatta_core::suite::workers::Build;
@@ -283,11 +283,9 @@ impl Setup {
             .iter()
             .map(|case| case.variant.worker.as_str());
         if !workers.clone().any(|worker| worker == name) {
-            let hint = nearest(name, workers).map(|near| format!("; did you mean `{near}`?"));
+            let (suite, hint) = (&self.suite.name, or_near(name, workers));
             return Err(ExperimentError::Usage(format!(
-                "worker:{name}: suite {} has no variant of this worker{}",
-                self.suite.name,
-                hint.unwrap_or_default()
+                "worker:{name}: suite {suite} has no variant of this worker{hint}"
             )));
         }
         let command = OwnWorker::Command(command.to_vec());
@@ -302,7 +300,7 @@ impl Setup {
                 other.commit
             )));
         }
-        let how = SuiteBuild {
+        let how = RevisionSuiteBuild {
             side: self,
             revision,
             args,
@@ -460,10 +458,7 @@ impl Setup {
 fn near(revision: &str) -> String {
     let heads = ["for-each-ref", "--format=%(refname:short)"];
     let names = git::ask(Path::new("."), &heads).unwrap_or_default();
-    match nearest(revision, names.lines().filter(|name| *name != revision)) {
-        Some(near) => format!("; did you mean `{near}`?"),
-        None => String::new(),
-    }
+    or_near(revision, names.lines().filter(|name| *name != revision))
 }
 
 /// The requirements of a lock: those of a suite's environment, each pinned.
@@ -493,13 +488,13 @@ enum RevisionSuite {
 }
 
 /// The build of a revision by its suite; without a `[build]` it is as it was checked out.
-struct SuiteBuild<'a> {
+struct RevisionSuiteBuild<'a> {
     side: &'a Setup,
     revision: &'a str,
     args: &'a MeasureOptions,
 }
 
-impl SuiteBuild<'_> {
+impl RevisionSuiteBuild<'_> {
     fn build_in(&self, place: &Place) -> Option<Build> {
         match self.side.suite_of(&place.directory, self.args) {
             RevisionSuite::Own { suite, .. } => suite.build,
@@ -509,7 +504,7 @@ impl SuiteBuild<'_> {
     }
 }
 
-impl RevisionBuild for SuiteBuild<'_> {
+impl RevisionBuild for RevisionSuiteBuild<'_> {
     fn built(&self, place: &Place) -> Option<(Option<Built>, BTreeMap<PathBuf, String>)> {
         let Some(build) = &self.build_in(place) else {
             // Another suite may have built it; what that changed is not undone for this one.
