@@ -24,12 +24,12 @@ pub const OF_HISTORIES: [Format; 2] = [Format::Html, Format::Figures];
 pub struct Outputs {
     /// Write a file, `-` for standard output (repeatable)
     #[arg(long, short, value_name = "FORMAT=PATH", value_parser = output, long_help = help(&Vec::from_iter(Format::all())))]
-    output: Vec<Output>,
+    output: Vec<OutputFile>,
 }
 
 /// A file of one format.
 #[derive(Clone, Debug)]
-struct Output {
+struct OutputFile {
     format: Format,
     path: PathBuf,
 }
@@ -44,7 +44,7 @@ pub fn help(formats: &[Format]) -> String {
 }
 
 /// Reads `FORMAT=PATH`.
-fn output(text: &str) -> Result<Output, String> {
+fn output(text: &str) -> Result<OutputFile, String> {
     let names = || Format::all().map(Format::name);
     let (name, path) = text.split_once('=').unwrap_or((text, ""));
     let Some(format) = Format::all().find(|format| format.name() == name) else {
@@ -59,7 +59,7 @@ fn output(text: &str) -> Result<Output, String> {
         "" => Err(format!(
             "say where it goes: {name}=PATH, `-` for standard output"
         )),
-        path => Ok(Output {
+        path => Ok(OutputFile {
             format,
             path: path.into(),
         }),

@@ -20,7 +20,7 @@ use super::error::CudaError;
 
 /// A recording, as the probe writes it; times in ns of CUPTI's clock.
 #[derive(Deserialize)]
-struct Recording {
+struct ProbeRecording {
     called: Option<i64>,
     returned: Option<i64>,
     operations: Vec<Operation<Named>>,
@@ -29,8 +29,8 @@ struct Recording {
     dropped: u64,
 }
 
-impl Recording {
-    fn read(json: &str) -> Result<Recording, CudaError> {
+impl ProbeRecording {
+    fn read(json: &str) -> Result<ProbeRecording, CudaError> {
         let read = serde_json::from_str(json);
         read.map_err(|error| {
             CudaError::Other(format!("the launch census is not valid JSON: {error}"))
@@ -80,7 +80,10 @@ pub fn record_call(device: &mut CudaDevice, case: &mut CudaCase) -> Result<Activ
     Ok(activity(recorded, host_ns))
 }
 
-fn recorded(device: &mut CudaDevice, case: &mut CudaCase) -> Result<(Recording, u64), CudaError> {
+fn recorded(
+    device: &mut CudaDevice,
+    case: &mut CudaCase,
+) -> Result<(ProbeRecording, u64), CudaError> {
     device.synchronise()?;
     let mut recording = CallRecording::begin()?;
     let begin = Instant::now();
@@ -88,7 +91,7 @@ fn recorded(device: &mut CudaDevice, case: &mut CudaCase) -> Result<(Recording, 
     let host_ns = begin.elapsed().as_nanos() as u64;
     recording.returned();
     device.synchronise()?;
-    Ok((Recording::read(&recording.end()?)?, host_ns))
+    Ok((ProbeRecording::read(&recording.end()?)?, host_ns))
 }
 
 /// Calls whose operations' times are kept: their medians.
@@ -112,7 +115,7 @@ pub fn record_samples(
         case.call()?;
         recording.returned();
         let sample = clock.end(begun)?;
-        let mut recorded = Recording::read(&recording.end()?)?;
+        let mut recorded = ProbeRecording::read(&recording.end()?)?;
         if recorded.keep_the_call() && recorded.dropped == 0 && number > 0 {
             calls.push(RecordedCall {
                 time_ns: Some(Nanoseconds(sample.device_ns)),
@@ -124,7 +127,7 @@ pub fn record_samples(
     Ok(calls)
 }
 
-fn activity(mut recorded: Recording, host_ns: u64) -> Activity {
+fn activity(mut recorded: ProbeRecording, host_ns: u64) -> Activity {
     Activity {
         host_ns,
         calls: std::mem::take(&mut recorded.counts),
@@ -203,7 +206,7 @@ mod tests {
 
     #[test]
     fn times_count_from_the_first_start() {
-        let activity = activity(Recording::read(RECORDING).unwrap(), 42);
+        let activity = activity(ProbeRecording::read(RECORDING).unwrap(), 42);
         let times = activity.operations.iter();
         let times = times.map(|one| (one.start_ns, one.end_ns, one.launched_ns));
         let expected = [(0, 100, Some(-200)), (500, 1_000, Some(-100))];
@@ -221,11 +224,11 @@ mod tests {
 
     #[test]
     fn what_was_launched_within_the_call_is_its_work() {
-        let mut recording = Recording::read(RECORDING).unwrap();
+        let mut recording = ProbeRecording::read(RECORDING).unwrap();
         assert!(recording.keep_the_call());
         assert_eq!(recording.operations().len(), 1);
         let unknown = RECORDING.replace(r#","launched_ns":1300"#, "");
-        assert!(!Recording::read(&unknown).unwrap().keep_the_call());
+        assert!(!ProbeRecording::read(&unknown).unwrap().keep_the_call());
     }
 }
 

@@ -18,7 +18,7 @@
 use std::cmp::Ordering;
 
 use super::judgement::Word;
-use super::rule::{LOOKS, RuleResult, Series, Terms, compare, needed_pairs};
+use super::rule::{BothSides, LOOKS, RuleResult, Terms, compare, needed_pairs};
 
 /// Pairs from which on CPU time decides even if the wall-clock time lies beyond two thresholds, and
 /// no more pairs are taken to show an improvement: the second look.
@@ -32,7 +32,7 @@ const MAX_NEEDED: f64 = 2.0 * LOOKS[LOOKS.len() - 1] as f64;
 #[derive(Clone, Copy, Debug)]
 pub struct Observed<'a> {
     /// The values that are judged: the time that passes, of a time.
-    pub values: Series<'a>,
+    pub values: BothSides<'a>,
     /// Other programs disturbed values of the base; of pairs, of either side.
     pub base_disturbed: bool,
     /// Other programs disturbed values of the head.
@@ -44,7 +44,7 @@ pub struct Observed<'a> {
     /// Compares the head's number of threads with the base's.
     pub threads: Ordering,
     /// CPU time, where it can decide in place of the values.
-    pub cpu: Option<Series<'a>>,
+    pub cpu: Option<BothSides<'a>>,
 }
 
 /// The verdict and the test that decided it.

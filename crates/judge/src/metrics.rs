@@ -10,7 +10,7 @@ use std::num::NonZeroU64;
 use super::decide::{Decision, Observed, decide, max_pairs};
 use super::judgement::{Change, MetricRow, Uncounted, Word};
 use super::rows::RowInputs;
-use super::rule::{FEWEST, RuleResult, Series, SlowStarts, Terms, needed_pairs};
+use super::rule::{BothSides, FEWEST, RuleResult, SlowStarts, Terms, needed_pairs};
 use regatta_core::record::side::{CaseRecord, Invocation, median};
 use regatta_core::record::types::RunHeader;
 use regatta_core::suite::rules::{Metric, Policy};
@@ -92,8 +92,8 @@ impl ComparedValues {
     }
 
     /// The values of both sides.
-    fn both(&self) -> Series<'_> {
-        Series {
+    fn both(&self) -> BothSides<'_> {
+        BothSides {
             base: &self.base,
             head: &self.head,
             paired: self.paired,

@@ -59,7 +59,7 @@ pub const EXACT_LIMIT: usize = 120;
 
 /// Values of one metric of one case, one an invocation: natural logarithms.
 #[derive(Clone, Copy, Debug)]
-pub struct Series<'a> {
+pub struct BothSides<'a> {
     /// The base's.
     pub base: &'a [f64],
     /// The head's.
@@ -69,6 +69,18 @@ pub struct Series<'a> {
     /// True if they took turns in that, so that what the machine did is in both: whether a start is
     /// slow, its pair tells.
     pub in_turns: bool,
+}
+
+impl<'a> BothSides<'a> {
+    /// Values that are not paired.
+    pub fn new(base: &'a [f64], head: &'a [f64]) -> BothSides<'a> {
+        BothSides {
+            base,
+            head,
+            paired: false,
+            in_turns: false,
+        }
+    }
 }
 
 /// The terms of a comparison.
@@ -142,13 +154,13 @@ enum Ranks {
 }
 
 /// Compares one metric of one case. `None` where a side has no value.
-pub fn compare(series: Series<'_>, terms: Terms) -> Option<RuleResult> {
-    let Series {
+pub fn compare(sides: BothSides<'_>, terms: Terms) -> Option<RuleResult> {
+    let BothSides {
         base,
         head,
         paired,
         in_turns,
-    } = series;
+    } = sides;
     if base.is_empty() || head.is_empty() {
         return None;
     }
@@ -195,7 +207,7 @@ pub fn compare(series: Series<'_>, terms: Terms) -> Option<RuleResult> {
         }
     }
 
-    let (slow, chance_of_slow) = slow_starts(series, threshold + day);
+    let (slow, chance_of_slow) = slow_starts(sides, threshold + day);
     shown.slow_starts = slow;
     let more_slow = slow.head.0 > slow.base.0;
 
@@ -254,34 +266,34 @@ fn by_chance(base: usize, head: usize) -> f64 {
 /// Counts the slow starts of both sides: of pairs that took turns, those that are slow beside the
 /// other side's start. Gives the chance of as many on the head's if the sides
 /// do not differ.
-fn slow_starts(series: Series<'_>, threshold: f64) -> (SlowStarts, f64) {
+fn slow_starts(sides: BothSides<'_>, threshold: f64) -> (SlowStarts, f64) {
     let limit = SLOW_START.ln() + threshold;
     let slow = |above_usual: Vec<f64>| -> Vec<f64> {
         let slow = above_usual.into_iter().filter(|above| *above > limit);
         slow.map(f64::exp).collect()
     };
-    let (base, head) = if series.in_turns {
-        let ratios = pair_differences(series.base, series.head);
+    let (base, head) = if sides.in_turns {
+        let ratios = pair_differences(sides.base, sides.head);
         let usual = median_of(&ratios).min(0.0);
         let base = ratios.iter().map(|ratio| usual - ratio).collect();
         (slow(base), slow(ratios))
     } else {
-        let usual = median_of(series.base);
+        let usual = median_of(sides.base);
         let above = |side: &[f64]| slow(side.iter().map(|value| value - usual).collect());
-        (above(series.base), above(series.head))
+        (above(sides.base), above(sides.head))
     };
-    let sides = [series.base.len(), series.head.len()];
+    let counts = [sides.base.len(), sides.head.len()];
     let chance = if head.len() > base.len() {
-        fisher(head.len(), base.len(), sides[0], sides[1])
+        fisher(head.len(), base.len(), counts[0], counts[1])
     } else {
         1.0
     };
     // Slow starts of a share s that take t times as long cost s (t - 1) on average.
     let cost =
         |slow: &[f64], all: usize| slow.iter().map(|times| times - 1.0).sum::<f64>() / all as f64;
-    let costs_more = cost(&head, sides[1]) - cost(&base, sides[0]) > threshold.exp_m1();
+    let costs_more = cost(&head, counts[1]) - cost(&base, counts[0]) > threshold.exp_m1();
     let likely = if base.is_empty() {
-        let row = LIKELY_NEW.iter().find(|(starts, _)| sides[0] >= *starts);
+        let row = LIKELY_NEW.iter().find(|(starts, _)| counts[0] >= *starts);
         row.map_or(LIKELY, |(_, likely)| *likely)
     } else {
         LIKELY
@@ -293,8 +305,8 @@ fn slow_starts(series: Series<'_>, threshold: f64) -> (SlowStarts, f64) {
         median_of(&head)
     };
     let counted = SlowStarts {
-        base: (base.len(), sides[0]),
-        head: (head.len(), sides[1]),
+        base: (base.len(), counts[0]),
+        head: (head.len(), counts[1]),
         times,
         likely,
     };

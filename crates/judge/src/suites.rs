@@ -147,13 +147,13 @@ fn policy(demands: &mut Demands, base: &Rules, head: &Rules, is_given: bool) {
 }
 
 /// An expectation or a limit: what it is of, and the bounds of what is compared.
-struct Demand {
+struct NamedDemand {
     subject: String,
     least: f64,
     most: f64,
 }
 
-impl Demand {
+impl NamedDemand {
     fn text(&self) -> String {
         let bounds = [("at least", self.least), ("at most", self.most)];
         let bounds = bounds.into_iter().filter(|(_, bound)| bound.is_finite());
@@ -165,7 +165,7 @@ impl Demand {
 }
 
 /// Expectations and limits, by their names.
-fn by_name(rules: &Rules) -> BTreeMap<&str, Vec<Demand>> {
+fn by_name(rules: &Rules) -> BTreeMap<&str, Vec<NamedDemand>> {
     let expectations = rules.expectations.iter().map(|one| {
         let subject = format!(
             "{} of {} against {}",
@@ -176,7 +176,7 @@ fn by_name(rules: &Rules) -> BTreeMap<&str, Vec<Demand>> {
         let (least, most) = (f64::NEG_INFINITY, one.within.0);
         (
             one.name.as_str(),
-            Demand {
+            NamedDemand {
                 subject,
                 least,
                 most,
@@ -193,14 +193,14 @@ fn by_name(rules: &Rules) -> BTreeMap<&str, Vec<Demand>> {
         let most = one.at_most.unwrap_or(f64::INFINITY);
         (
             one.name.as_str(),
-            Demand {
+            NamedDemand {
                 subject,
                 least,
                 most,
             },
         )
     });
-    let mut all: BTreeMap<&str, Vec<Demand>> = BTreeMap::new();
+    let mut all: BTreeMap<&str, Vec<NamedDemand>> = BTreeMap::new();
     for (name, demand) in expectations.chain(limits) {
         all.entry(name).or_default().push(demand);
     }
@@ -212,14 +212,14 @@ fn named(demands: &mut Demands, base: &Rules, head: &Rules) {
     let names: BTreeSet<&&str> = base.keys().chain(head.keys()).collect();
     for &&name in &names {
         let [was, is] = [&base, &head].map(|side| side.get(name).map_or(&[][..], Vec::as_slice));
-        let alike = |a: &Demand, b: &Demand| a.subject == b.subject;
-        let holds = |demand: &Demand| {
+        let alike = |a: &NamedDemand, b: &NamedDemand| a.subject == b.subject;
+        let holds = |demand: &NamedDemand| {
             let mut others = is.iter().filter(|other| alike(demand, other));
             others.any(|other| other.least >= demand.least && other.most <= demand.most)
         };
-        let is_moved = |demand: &Demand| !is.iter().any(|other| alike(demand, other));
+        let is_moved = |demand: &NamedDemand| !is.iter().any(|other| alike(demand, other));
         let moved = !is.is_empty() && was.iter().any(is_moved);
-        let text = |side: &[Demand]| match side {
+        let text = |side: &[NamedDemand]| match side {
             [] => "absent".to_owned(),
             side => {
                 let each = side.iter().map(|demand| {

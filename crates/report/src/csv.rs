@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::io::Write;
 
 use super::device;
-use super::facts::{CaseSide, FIGURES, Figure, coefficient_of_variation};
+use super::facts::{CaseSide, FIGURES, FactFigure, coefficient_of_variation};
 use super::judgement::accounts;
 use super::text::{one_line, shorten};
 use super::{RenderError, Report};
@@ -252,7 +252,7 @@ fn cases(table: &mut Table, report: &Report, within: &Spreads) -> Result<(), ::c
         for (name, _, read) in FIGURES {
             let [now, before] = sides
                 .each_ref()
-                .map(|side| cell(read(side).map(Figure::number)));
+                .map(|side| cell(read(side).map(FactFigure::number)));
             cells.push(now);
             cells.extend(of_base(name).map(|_| before));
         }

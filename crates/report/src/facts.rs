@@ -15,32 +15,32 @@ use regatta_judge::judgement::{Row, Timing, Uncounted, Word};
 use regatta_worker::attention::ParamValue;
 use regatta_worker::units::{ARROW, Nanoseconds, Share, numbers};
 
-use Figure::{Number, Part, Time};
+use FactFigure::{Number, Part, Time};
 
 /// A figure: a page prints it with its unit, a table its number alone.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Figure {
+pub(crate) enum FactFigure {
     Time(Nanoseconds),
     Part(Share),
     Number(f64),
 }
 
-impl Figure {
+impl FactFigure {
     pub(crate) fn number(self) -> f64 {
         match self {
-            Figure::Time(time) => time.0,
-            Figure::Part(share) => share.0,
-            Figure::Number(number) => number,
+            FactFigure::Time(time) => time.0,
+            FactFigure::Part(share) => share.0,
+            FactFigure::Number(number) => number,
         }
     }
 }
 
-impl fmt::Display for Figure {
+impl fmt::Display for FactFigure {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            Figure::Time(time) => time.fmt(f),
-            Figure::Part(share) => share.fmt(f),
-            Figure::Number(number) => number.fmt(f),
+            FactFigure::Time(time) => time.fmt(f),
+            FactFigure::Part(share) => share.fmt(f),
+            FactFigure::Number(number) => number.fmt(f),
         }
     }
 }
@@ -62,13 +62,13 @@ impl CaseSide<'_> {
     }
 
     /// A condition, if any invocation recorded it.
-    fn condition(&self, read: fn(&Conditions) -> u32) -> Option<Figure> {
+    fn condition(&self, read: fn(&Conditions) -> u32) -> Option<FactFigure> {
         let conditions = &self.record?.conditions;
         (conditions.known > 0).then(|| Number(read(conditions).into()))
     }
 }
 
-type Read = for<'a> fn(&CaseSide<'a>) -> Option<Figure>;
+type Read = for<'a> fn(&CaseSide<'a>) -> Option<FactFigure>;
 
 /// Every figure: its column of `cases.csv`, its name on a page, which shows no more than it has
 /// elsewhere where that is empty, and what reads it. Of a column `head_` there is one `base_`.
@@ -109,11 +109,11 @@ pub(crate) fn coefficient_of_variation(times: &[Nanoseconds]) -> Share {
     Share((squares.sum::<f64>() / (count - 1.0)).sqrt() / mean)
 }
 
-fn above_zero(count: u32) -> Option<Figure> {
+fn above_zero(count: u32) -> Option<FactFigure> {
     (count > 0).then_some(Number(count.into()))
 }
 
-fn time(ns: u64) -> Figure {
+fn time(ns: u64) -> FactFigure {
     Time(Nanoseconds(ns as f64))
 }
 

@@ -66,7 +66,7 @@ pub fn each<E: From<Refusal>>(
     mut take: impl FnMut(Sample) -> Result<(Duration, Nanoseconds), E>,
 ) -> Result<(), E> {
     let mut request = request.clone();
-    let (mut taken, mut turn) = (Taken::default(), Vec::new());
+    let (mut taken, mut turn) = (SamplesTaken::default(), Vec::new());
     loop {
         if next(&request, &taken, rotation.is_some()) == NextSample::Enough {
             return Ok(());
@@ -119,14 +119,14 @@ pub(crate) const SHOWING: u32 = 10;
 
 /// The samples so far, without the time for changing inputs.
 #[derive(Clone, Copy, Debug, Default)]
-struct Taken {
+struct SamplesTaken {
     samples: u32,
     spent: Duration,
     /// `None` before the first.
     fastest: Option<Duration>,
 }
 
-impl Taken {
+impl SamplesTaken {
     fn add(&mut self, sample: Duration) {
         self.samples += 1;
         self.spent += sample;
@@ -145,12 +145,12 @@ impl Taken {
 
 /// Decides whether another sample follows. With `known`, the last one has to be known beforehand: it is
 /// one behind which the budget would not leave time for another.
-fn next(request: &Measure, taken: &Taken, known: bool) -> NextSample {
+fn next(request: &Measure, taken: &SamplesTaken, known: bool) -> NextSample {
     let most = request.samples.max(request.min_samples);
     if taken.samples >= most || (taken.late(request) && !known) {
         return NextSample::Enough;
     }
-    let after = Taken {
+    let after = SamplesTaken {
         samples: taken.samples + 1,
         spent: taken.spent + taken.spent.checked_div(taken.samples).unwrap_or_default(),
         ..*taken

@@ -7,7 +7,7 @@
 //! two parts are then searched again.
 
 use crate::judgement::Word;
-use crate::rule::{EXACT_LIMIT, FEWEST, Series, Terms, compare};
+use crate::rule::{BothSides, EXACT_LIMIT, FEWEST, Terms, compare};
 use regatta_core::record::side::median;
 
 /// Runs on each side of a change, at the least.
@@ -160,13 +160,8 @@ impl ChangeSearch<'_> {
         let every = self.every.min(base.len().min(head.len()) / FEWEST).max(1);
         let thinned = |side: Vec<f64>| -> Vec<f64> { side.into_iter().step_by(every).collect() };
         let (base, head) = (thinned(base), thinned(head));
-        let series = Series {
-            base: &base,
-            head: &head,
-            paired: false,
-            in_turns: false,
-        };
-        let result = compare(series, Terms::last(0.0, self.error)).map(|result| result.word);
+        let sides = BothSides::new(&base, &head);
+        let result = compare(sides, Terms::last(0.0, self.error)).map(|result| result.word);
         matches!(result, Some(Word::Regressed | Word::Improved)) && self.stands_out(left, right)
     }
 

@@ -16,7 +16,7 @@ mod moved;
 use rayon::prelude::*;
 
 use crate::judgement::{Mismatch, Word};
-use crate::rule::{FEWEST, GATE_ERROR, Series as Values, Terms, compare, shift};
+use crate::rule::{BothSides, FEWEST, GATE_ERROR, Terms, compare, shift};
 use changes::{beside, changes, correlation, middle};
 use regatta_core::record::history::{Came, History};
 use regatta_core::record::side::median;
@@ -489,12 +489,7 @@ impl Ends {
     /// days gave all cases.
     fn creep(&self, days: f64, cases: usize, series: &Series) -> Option<Creep> {
         let head: Vec<f64> = self.head.iter().map(|log| log - days).collect();
-        let values = Values {
-            base: &self.base,
-            head: &head,
-            paired: false,
-            in_turns: false,
-        };
+        let values = BothSides::new(&self.base, &head);
         let terms = Terms {
             threshold: THRESHOLD.0.ln_1p(),
             day: f64::ln_1p(DAY),

@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 use std::cmp::Ordering;
 
 use super::{
-    GATE_ERROR, LOOKS, LOOKS_THAT_CALL, Series, Terms, mann_whitney_ways, sign_ways,
+    BothSides, GATE_ERROR, LOOKS, LOOKS_THAT_CALL, Terms, mann_whitney_ways, sign_ways,
     signed_rank_ways,
 };
 use crate::decide::{Decision, Observed, decide};
@@ -344,7 +344,7 @@ fn gate(world: &mut World, mode: Mode, threshold: f64) -> Vec<(Decision, usize)>
         };
         let cpu = matches!(noise, Noise::LoadAdded | Noise::LoadBursts);
         let observed = Observed {
-            values: Series {
+            values: BothSides {
                 base,
                 head,
                 paired,
@@ -355,7 +355,7 @@ fn gate(world: &mut World, mode: Mode, threshold: f64) -> Vec<(Decision, usize)>
             waits: !matches!(noise, Noise::LoadMultiplied | Noise::LoadInTurns),
             some_quiet: false,
             threads: Ordering::Equal,
-            cpu: cpu.then_some(Series {
+            cpu: cpu.then_some(BothSides {
                 base: base_cpu,
                 head: head_cpu,
                 paired,
@@ -575,7 +575,7 @@ fn starts_that_are_slow_on_the_head_alone_do_not_pass() {
     let never = usize::MAX;
     let word = |base: &[f64], head: &[f64], paired| {
         let terms = Terms::last(0.05_f64.ln_1p(), 1e-5);
-        let series = Series {
+        let series = BothSides {
             base,
             head,
             paired,
@@ -617,7 +617,7 @@ fn five_starts_a_side_in_two_modes_are_measured_again() {
             ..Terms::last(0.05_f64.ln_1p(), 1e-5)
         };
         let (base, head) = (at(0.0), at(times.ln()));
-        let series = Series {
+        let series = BothSides {
             base: &base,
             head: &head,
             paired: true,
@@ -707,7 +707,7 @@ fn of_pairs_in_turns_the_ratio_tells_which_start_is_slow_and_what_lies_apart() {
             last,
             ..Terms::last(0.05_f64.ln_1p(), 5e-5)
         };
-        let series = |in_turns| Series {
+        let series = |in_turns| BothSides {
             base,
             head: &head,
             paired: true,

@@ -19,9 +19,9 @@ const WHOLE: &str = "the whole call";
 pub fn compare(changes: &mut Changes) {
     for (metric, kernel, counts, word) in all_compared(changes.pair) {
         let more = match word {
-            Compared::More => true,
-            Compared::Less => false,
-            Compared::Same | Compared::Inconclusive => continue,
+            RangeChange::More => true,
+            RangeChange::Less => false,
+            RangeChange::Same | RangeChange::Inconclusive => continue,
         };
         let difference = Difference::Instructions {
             kernel,
@@ -33,7 +33,7 @@ pub fn compare(changes: &mut Changes) {
 }
 
 /// A counter, the kernel or the whole call, its ranges on both sides, and what these say.
-type ComparedCounts = (&'static HardwareCounter, String, Sides<Counts>, Compared);
+type ComparedCounts = (&'static HardwareCounter, String, Sides<Counts>, RangeChange);
 
 fn all_compared(pair: &Structures) -> Vec<ComparedCounts> {
     let (Some(base), Some(head)) = (counters(pair.base), counters(pair.head)) else {
@@ -67,7 +67,7 @@ fn counters(record: &regatta_core::record::side::CaseRecord) -> Option<&Counters
 
 /// The relation of two ranges of counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Compared {
+enum RangeChange {
     More,
     Less,
     Same,
@@ -80,21 +80,21 @@ enum Compared {
 /// base's own counts differ by as much; a base whose counts differ by a tenth cannot
 /// be compared with. One process may have what is exact in it alone: a thousandth from it is
 /// inconclusive too.
-fn compared(before: Counts, after: Counts, one_process: bool) -> Compared {
+fn compared(before: Counts, after: Counts, one_process: bool) -> RangeChange {
     let chance = before.spread().max(after.spread());
     let few = if one_process { before.most / 1000 } else { 0 };
     if after.least > before.most.saturating_add(chance.max(few)) {
-        return Compared::More;
+        return RangeChange::More;
     }
     if before.least > after.most.saturating_add(chance.max(few)) {
-        return Compared::Less;
+        return RangeChange::Less;
     }
     let beyond = after.most.saturating_sub(before.most);
     let wide = before.spread().saturating_mul(10) > before.most;
     if beyond > before.spread() || (beyond > 0 && wide) {
-        Compared::Inconclusive
+        RangeChange::Inconclusive
     } else {
-        Compared::Same
+        RangeChange::Same
     }
 }
 
@@ -107,7 +107,7 @@ pub fn inconclusive(pair: &Structures) -> Option<Uncounted> {
     let taken = |kernel: &str| pair.policy.action(Kind::Instructions, kernel) != Action::Ignore;
     let all = all_compared(pair).into_iter();
     let mut open = all.filter(|(_, name, _, word)| {
-        *word == Compared::Inconclusive && name != WHOLE && taken(name)
+        *word == RangeChange::Inconclusive && name != WHOLE && taken(name)
     });
     let (metric, name, Sides { base, head }, _) = open.next()?;
     let what = if one_process(counters(pair.base)?, counters(pair.head)?) {

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{Analysis, analyse};
 use crate::judgement::{VerdictOutcome, Word};
-use crate::rule::{FEWEST as ENOUGH, GATE_ERROR, Series, Terms, compare};
+use crate::rule::{BothSides, FEWEST as ENOUGH, GATE_ERROR, Terms, compare};
 use regatta_core::machine::{Sides, Summary};
 use regatta_core::record::side::median;
 use regatta_core::record::trace::{Repeated, RunTimes, Spent, Trace};
@@ -188,14 +188,9 @@ fn by_medians(times: &Sides<Vec<Nanoseconds>>, threshold: Share) -> Option<Compa
 fn by_rule(times: &Sides<Vec<Nanoseconds>>, least: Share, let_pass: Share) -> Option<Compared> {
     let values = times.map(|times| -> Vec<f64> { times.iter().map(|time| time.0.ln()).collect() });
     let least = least.0.ln_1p();
-    let series = Series {
-        base: &values.base,
-        head: &values.head,
-        paired: false,
-        in_turns: false,
-    };
+    let sides = BothSides::new(&values.base, &values.head);
     // The other half of the error is for the other of the two times.
-    let result = compare(series, Terms::last(least, GATE_ERROR / 2.0))?;
+    let result = compare(sides, Terms::last(least, GATE_ERROR / 2.0))?;
     let [change, low, high] = [result.change, result.low, result.high].map(|log| Ratio(log.exp()));
     let may_be_slower = result.may_be_worse(least) || high > Ratio::grown_by(let_pass);
     Some((result.word, change, Some([low, high]), may_be_slower))
