@@ -87,10 +87,8 @@ pub struct TraceArgs {
 /// # Errors
 /// See [`super::Stop`].
 pub fn run(args: &TraceArgs) -> Ended {
-    let out = match &args.out {
-        Some(out) => out.clone(),
-        None => default_name(&args.command),
-    };
+    let out = args.out.clone();
+    let out = out.unwrap_or_else(|| default_name(&args.command));
     check(args, &out)?;
     let library = command::install_probe().map_err(|error| {
         Stop::Usage(format!(

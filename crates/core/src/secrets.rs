@@ -358,14 +358,8 @@ fn phrase(text: &str, name: &str, hide: Hide) -> String {
 
 /// `https://user:password@host/path?query#fragment`, of which the host is kept and a plain path.
 fn address(scheme: &str, rest: &str, hide: Hide) -> String {
-    let (place, query) = match rest.find(['?', '#']) {
-        Some(at) => (&rest[..at], Some(&rest[at..])),
-        None => (rest, None),
-    };
-    let (authority, path) = match place.find('/') {
-        Some(at) => (&place[..at], &place[at..]),
-        None => (place, ""),
-    };
+    let (place, query) = rest.split_at(rest.find(['?', '#']).unwrap_or(rest.len()));
+    let (authority, path) = place.split_at(place.find('/').unwrap_or(place.len()));
     let (user, host) = match authority.rsplit_once('@') {
         Some((user, host)) => (format!("{}@", hide("", user)), host),
         None => (String::new(), authority),
@@ -384,9 +378,10 @@ fn address(scheme: &str, rest: &str, hide: Hide) -> String {
         }
     });
     let path = segments.collect::<Vec<_>>().join("/");
-    let query = query.map_or(String::new(), |query| {
-        format!("{}{}", &query[..1], hide("", query))
-    });
+    let query = query
+        .get(..1)
+        .map(|mark| mark.to_owned() + &hide("", query));
+    let query = query.unwrap_or_default();
     if is_name(scheme) {
         format!("{scheme}://{user}{host}{path}{query}")
     } else {

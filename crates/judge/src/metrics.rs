@@ -479,14 +479,9 @@ fn takes_waits_out(record: &CaseRecord) -> bool {
 /// False for a call that waits for something but a core, as far as that is known: its CPU time is
 /// much less than the time that passes without those waits.
 pub fn computes(record: &CaseRecord) -> bool {
-    let times = (
-        record.median(Metric::CpuTime),
-        record.median(Metric::Device),
-    );
-    match times {
-        (Some(cpu), Some(device)) => !takes_waits_out(record) || cpu >= COMPUTES * device,
-        _ => true,
-    }
+    let cpu = record.median(Metric::CpuTime);
+    let times = cpu.zip(record.median(Metric::Device));
+    times.is_none_or(|(cpu, device)| !takes_waits_out(record) || cpu >= COMPUTES * device)
 }
 
 /// By how much a call of the head takes longer than one of the base for the same CPU time, as a

@@ -316,10 +316,9 @@ impl Launcher for Processes {
         };
         let loaded = self.loaded.entry(worker.to_owned()).or_default();
         loaded.extend(started.loaded());
-        let differences = match self.introduced.get(worker) {
-            Some(first) => differences(first, started.hello()),
-            None => Vec::new(),
-        };
+        let first = self.introduced.get(worker);
+        let differences = first.map(|first| differences(first, started.hello()));
+        let differences = differences.unwrap_or_default();
         if differences.is_empty() {
             return Ok(started);
         }
@@ -418,11 +417,10 @@ fn differences(first: &Hello, now: &Hello) -> Vec<String> {
     let names: BTreeSet<&String> = was.keys().chain(is.keys()).collect();
     let names = names.into_iter().filter(|name| shared || *name == "it was");
     let differ = names.filter(|name| was.get(*name) != is.get(*name));
-    let value = |side: &BTreeMap<String, String>, name| match side.get(name) {
-        Some(value) => value.clone(),
-        None => "none".to_owned(),
-    };
-    let differ = differ.map(|name| format!("{name} {} → {}", value(&was, name), value(&is, name)));
+    let differ = differ.map(|name| {
+        let [was, is] = [&was, &is].map(|side| side.get(name).map_or("none", String::as_str));
+        format!("{name} {was} → {is}")
+    });
     let gone = first.variants.iter().filter(|variant| {
         let mut variants = now.variants.iter();
         shared && variants.all(|other| other.name != variant.name)

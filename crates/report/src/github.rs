@@ -108,10 +108,8 @@ fn case(level: &'static str, row: &Row) -> Annotation {
 
 fn violation(result: &ExpectationResult) -> Annotation {
     let against = result.against.as_ref();
-    let why = match against.map(|case| format!("against {case}")) {
-        Some(against) => Some(against),
-        None => result.reason.clone(),
-    };
+    let against = against.map(|case| format!("against {case}"));
+    let why = against.or_else(|| result.reason.clone());
     let message = std::iter::once(result.sentence()).chain(why);
     Annotation {
         level: "error",

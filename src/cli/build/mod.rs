@@ -248,10 +248,7 @@ fn built(jobs: &[Job], compiler: Compiler, args: &BuildArgs) -> Result<Vec<FileO
             Err(error) => stop = stop.or(Some(error)),
         }
     }
-    match stop {
-        Some(error) => Err(Stop::usage(error)),
-        None => Ok(kept),
-    }
+    stop.map_or(Ok(kept), |error| Err(Stop::usage(error)))
 }
 
 fn compiled(outcomes: &[FileOutcome]) -> BuiltFiles {

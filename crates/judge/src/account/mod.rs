@@ -108,10 +108,7 @@ fn waiting(asked: &AccountInputs) -> Nanoseconds {
     };
     let base = side(asked.divisions.base, asked.holds_host.base);
     let head = side(asked.divisions.head, asked.holds_host.head);
-    match (base, head) {
-        (Some(base), Some(head)) => head - base,
-        _ => Nanoseconds::ZERO,
-    }
+    Sides::both(base, head).map_or(Nanoseconds::ZERO, Sides::growth)
 }
 
 /// As much of the first as goes the way of the second, and no further.

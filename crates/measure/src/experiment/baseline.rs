@@ -91,11 +91,9 @@ fn unfit(stored: &StoredRun) -> Option<String> {
     if let Some(judged) = stored.run.end.as_ref().and_then(|end| end.judged.as_ref())
         && judged.outcome != VerdictOutcome::Passed
     {
-        let against = match &judged.base {
-            Some(base) => format!(" against baseline {}", base.name),
-            None => String::new(),
-        };
-        let reasons = judged.reasons.join("; ");
+        let against = judged.base.as_ref();
+        let against = against.map(|base| format!(" against baseline {}", base.name));
+        let (against, reasons) = (against.unwrap_or_default(), judged.reasons.join("; "));
         return Some(format!("did not pass{against} ({reasons})"));
     }
     if stored.run.end.is_none() && !stored.is_baseline {

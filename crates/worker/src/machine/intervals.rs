@@ -48,10 +48,8 @@ impl Cover {
 
     /// Nanoseconds from its first moment to its last.
     pub fn span_ns(&self) -> u64 {
-        match (self.stretches.first(), self.stretches.last()) {
-            (Some(first), Some(last)) => last.1 - first.0,
-            _ => 0,
-        }
+        let ends = self.stretches.first().zip(self.stretches.last());
+        ends.map_or(0, |(first, last)| last.1 - first.0)
     }
 
     /// Nanoseconds in which at least two of several are.
