@@ -10,6 +10,13 @@ use std::path::Path;
 pub struct Checksum(blake3::Hasher);
 
 impl Checksum {
+    /// The checksum of all these parts.
+    pub fn new<P: AsRef<[u8]>>(parts: impl IntoIterator<Item = P>) -> Checksum {
+        let mut sum = Checksum::default();
+        parts.into_iter().for_each(|part| sum.add(part));
+        sum
+    }
+
     /// Adds a part. Parts are kept apart: `ab`, `c` is not `a`, `bc`.
     pub fn add(&mut self, part: impl AsRef<[u8]>) {
         let part = part.as_ref();
@@ -26,13 +33,6 @@ impl Checksum {
     pub fn name(&self) -> String {
         self.0.finalize().to_hex()[..12].to_owned()
     }
-}
-
-/// The checksum of all these parts.
-pub fn of<P: AsRef<[u8]>>(parts: impl IntoIterator<Item = P>) -> Checksum {
-    let mut sum = Checksum::default();
-    parts.into_iter().for_each(|part| sum.add(part));
-    sum
 }
 
 /// The checksum and the length of a file's contents, which are added piece by piece.
@@ -74,8 +74,11 @@ mod tests {
 
     #[test]
     fn parts_are_told_apart_and_a_file_is_its_contents() {
-        assert_ne!(of(["ab", "c"]).text(), of(["a", "bc"]).text());
-        assert_eq!(of(["ab", "c"]).text().len(), 32);
+        assert_ne!(
+            Checksum::new(["ab", "c"]).text(),
+            Checksum::new(["a", "bc"]).text()
+        );
+        assert_eq!(Checksum::new(["ab", "c"]).text().len(), 32);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         std::fs::write(&path, "").unwrap();

@@ -114,7 +114,7 @@ impl LockedFolder {
             Ok(file) => file,
             // Prepared in an image, say: what is there is used as it is.
             Err(error) if what == Use::Shared && is_read_only(&error) => {
-                return LockedFolder::held(path, what, None).map(Some);
+                return LockedFolder::noted(path, what, None).map(Some);
             }
             Err(error) => return Err(named(&lock, &error)),
         };
@@ -125,14 +125,14 @@ impl LockedFolder {
         match tried {
             // Whoever had it before may have removed the folder with its lock.
             Ok(()) if !is_file_of(&file, &lock) => LockedFolder::attempt(path, what),
-            Ok(()) => LockedFolder::held(path, what, Some(file)).map(Some),
+            Ok(()) => LockedFolder::noted(path, what, Some(file)).map(Some),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(named(&lock, &error)),
         }
     }
 
     /// Writes down who has it, for those that wait.
-    fn held(path: &Path, what: Use, file: Option<File>) -> io::Result<LockedFolder> {
+    fn noted(path: &Path, what: Use, file: Option<File>) -> io::Result<LockedFolder> {
         if let Some(mut file) = file.as_ref() {
             if what == Use::Alone {
                 file.set_len(0)?;

@@ -13,7 +13,7 @@ use crate::SetupError;
 use crate::files::{checksum, checksum_of_code, code_below, is_code};
 use crate::loaded;
 use regatta_core::cache;
-use regatta_core::checksum::{self, Checksum};
+use regatta_core::checksum::Checksum;
 use regatta_core::locked::{LockedFolder, removed};
 use regatta_core::output;
 use regatta_core::record::header::Built;
@@ -507,7 +507,7 @@ fn folder(cache: &Path, root: &Path) -> PathBuf {
         .file_name()
         .map(|name| plain_name(&name.to_string_lossy()));
     let name = name.unwrap_or_default();
-    let sum = checksum::of([root.as_os_str().as_encoded_bytes()]).name();
+    let sum = Checksum::new([root.as_os_str().as_encoded_bytes()]).name();
     cache.join("revisions").join(format!("{name}-{sum}"))
 }
 

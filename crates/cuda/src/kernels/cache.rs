@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::compile::Image;
-use regatta_core::checksum;
+use regatta_core::checksum::Checksum;
 use regatta_core::input;
 use regatta_core::output;
 
@@ -35,7 +35,7 @@ impl CacheKey {
     pub fn new<'a>(label: &str, texts: impl IntoIterator<Item = &'a str>) -> CacheKey {
         CacheKey {
             label: label.to_owned(),
-            sum: checksum::of([FORMAT].into_iter().chain(texts)).text(),
+            sum: Checksum::new([FORMAT].into_iter().chain(texts)).text(),
         }
     }
 

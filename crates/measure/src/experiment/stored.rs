@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::ExperimentError;
 use super::rejudge::head_of_comparison;
 use crate::files::checksum;
-use regatta_core::checksum;
+use regatta_core::checksum::Checksum;
 use regatta_core::record::baseline::{self, Store};
 use regatta_core::record::run_file::RUN_FILE;
 use regatta_core::record::shards::{self, ShardError};
@@ -49,7 +49,7 @@ impl StoredRun {
         let sums: Vec<String> = self.files.iter().map(|file| checksum(file)).collect();
         match sums.as_slice() {
             [one] => one.clone(),
-            several => checksum::of(several).text(),
+            several => Checksum::new(several).text(),
         }
     }
 
