@@ -12,7 +12,7 @@ pub use super::machine::DeviceState;
 use super::machine::{Activity, CountedCall, INSTRUCTIONS, RecordedCall, Structure};
 use crate::attention::{Attention, Direction, Dtype, ParamValue, Params, ProjectionKind};
 use crate::operator::{ElementType, InputTensor, Operands, Problem};
-use crate::units::{Bytes, Nanoseconds, Rate};
+use crate::units::{Bytes, Nanoseconds, Rate, is_one, is_zero, one};
 use crate::words;
 
 /// Version of the protocol; a worker that speaks another one is not used.
@@ -268,10 +268,6 @@ impl RepeatStep {
     fn is_call(&self) -> bool {
         *self == RepeatStep::Call
     }
-}
-
-fn is_zero(number: &u32) -> bool {
-    *number == 0
 }
 
 /// One reply line.
@@ -971,16 +967,6 @@ impl Default for Measured {
             checked: None,
         }
     }
-}
-
-/// The default of `u32`s that a message leaves out.
-fn one() -> u32 {
-    1
-}
-
-/// Returns true for a number that may be left out.
-fn is_one(number: &u32) -> bool {
-    *number == 1
 }
 
 /// The most that a worker's device did in a product of matrices and in a copy: what a kernel can

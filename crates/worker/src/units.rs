@@ -50,6 +50,16 @@ pub fn is_zero<N: Default + PartialEq>(count: &N) -> bool {
     *count == N::default()
 }
 
+/// The default of counts that files and messages leave out where they are 1.
+pub fn one() -> u32 {
+    1
+}
+
+/// True for a count of 1.
+pub fn is_one(count: &u32) -> bool {
+    *count == 1
+}
+
 /// So many of a unit each: `quantities::<Nanoseconds>([1.0, 2.0])`.
 pub fn quantities<Q: Dimensioned>(numbers: impl IntoIterator<Item = f64>) -> Vec<Q> {
     numbers.into_iter().map(Q::from_number).collect()

@@ -26,6 +26,7 @@ use regatta_worker::protocol::{DeviceKind, OutputSample};
 use environment::Environment;
 use regatta_worker::attention::{Case, CaseId, ParamValue, Params, VariantId};
 use regatta_worker::operator::Operators;
+use regatta_worker::units::{is_one, one};
 use rules::{Origin, Rules};
 use structural::Count;
 use workers::{Build, OwnWorker};
@@ -118,14 +119,6 @@ pub struct Settings {
     /// Nothing is timed: what a call does to the machine is counted, once a case.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub structure_only: bool,
-}
-
-fn one() -> u32 {
-    1
-}
-
-fn is_one(number: &u32) -> bool {
-    *number == 1
 }
 
 impl Default for Settings {

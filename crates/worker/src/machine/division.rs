@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::intervals::{Own, divide};
 use super::operation::{Named, Operation, Work};
 use super::{Ran, normalised};
-use crate::units::Nanoseconds;
+use crate::units::{Nanoseconds, is_zero};
 
 /// A steady call that was recorded as calls are timed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -57,15 +57,11 @@ pub struct Part {
     /// The time of its own: of each moment in which several ran, its part.
     pub ns: Nanoseconds,
     /// Idle time of the device right before it.
-    #[serde(default, skip_serializing_if = "is_nothing")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub gap_ns: Nanoseconds,
     /// The part of that in which the device waited for the host, where launches are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_ns: Option<Nanoseconds>,
-}
-
-fn is_nothing(time: &Nanoseconds) -> bool {
-    time.0 == 0.0
 }
 
 /// Operations beyond which a call is not divided: more cannot be read, and a baseline keeps
