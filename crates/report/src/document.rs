@@ -230,6 +230,11 @@ impl Table {
         }
     }
 
+    /// The same with a line on the rows that were left out, which may be empty.
+    pub fn with_rest(self, rest: String) -> Table {
+        Table { rest, ..self }
+    }
+
     fn drop_empty_columns(&mut self) {
         let filled = |place: usize| {
             let mut cells = self.rows.iter().filter_map(|row| row.cells.get(place));

@@ -396,10 +396,8 @@ pub(crate) fn mismatches(all: &[Mismatch], lists: Lists) -> Block {
             vec![mismatch.base.clone(), mismatch.head.clone()],
         )
     });
-    Block::Table(Table {
-        rest: lists.rest(all.len()),
-        ..Table::new("fact", vec!["base", "head"], rows)
-    })
+    let table = Table::new("fact", vec!["base", "head"], rows);
+    Block::Table(table.with_rest(lists.rest(all.len())))
 }
 
 /// Every case of a run without a base: what it takes, its rate, and the range of its invocations.
@@ -430,10 +428,7 @@ fn every_alone(rows: &[Row], lists: Lists) -> Vec<Block> {
     let table = cases(lists.shown(rows), vec!["time", "rate", "spread"], cells);
     let mut blocks = vec![
         heading("Every case", rows.len(), Tone::Calm),
-        Block::Table(Table {
-            rest: lists.rest(rows.len()),
-            ..table
-        }),
+        Block::Table(table.with_rest(lists.rest(rows.len()))),
     ];
     let mut timings = rows.iter().filter_map(|row| row.head.as_ref());
     if timings.any(|timing| timing.invocations_ns.len() > 1) {

@@ -108,9 +108,7 @@ pub(super) fn times(slice: &Slice) -> Option<Figure> {
         });
     }
     let about = about(slice, "Time of a call") + compared;
-    Some(Figure::new("curves", title, about, move |wide| {
-        plot.draw(wide)
-    }))
+    Some(plot.figure("curves", title, about))
 }
 
 /// The time of each variant over that of the variant that is fastest at the end of the axis.
@@ -150,9 +148,7 @@ pub(super) fn ratios(slice: &Slice) -> Option<Figure> {
         slice.axis
     );
     let about = about(slice, &format!("Time over that of {best}"));
-    Some(Figure::new("ratio", title, about, move |wide| {
-        plot.draw(wide)
-    }))
+    Some(plot.figure("ratio", title, about))
 }
 
 /// The rate of each case against its operations for each byte, under the roof that was measured.
@@ -231,7 +227,5 @@ pub(super) fn roofline(report: &Report) -> Option<Figure> {
         "Rate against work for each byte; the roof is what this device reached: {}",
         crate::html::roof(header)
     );
-    Some(Figure::new("roofline", title, about, move |wide| {
-        plot.draw(wide)
-    }))
+    Some(plot.figure("roofline", title, about))
 }

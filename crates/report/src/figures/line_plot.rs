@@ -5,7 +5,7 @@ use plotters::style::text_anchor::HPos;
 
 use super::paint::{fitted, width};
 use super::scale::{Scale, is_drawable, time_labels};
-use super::{At, LABEL, Letters, NAME, Sheet};
+use super::{At, Figure, LABEL, Letters, NAME, Sheet};
 use regatta_worker::units::{Rate, Ratio};
 
 /// The quantity upwards.
@@ -75,6 +75,11 @@ const MAX_DOTTED: usize = 40;
 const MAX_DOTS: usize = 150;
 
 impl LinePlot {
+    /// The figure of it.
+    pub(crate) fn figure(self, kind: &'static str, title: String, about: String) -> Figure {
+        Figure::new(kind, title, about, move |wide| self.draw(wide))
+    }
+
     /// Draws it at a width in pixels.
     pub(crate) fn draw(&self, wide: f64) -> Sheet {
         let mut sheet = Sheet::default();

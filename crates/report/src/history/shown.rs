@@ -114,7 +114,7 @@ fn trend(shown: &Shown, case: usize) -> Figure {
         ..LinePlot::default()
     };
     let title = format!("Times of {} by run", shown.id(case));
-    Figure::new("history", title, about, move |wide| plot.draw(wide))
+    plot.figure("history", title, about)
 }
 
 /// The picture of a history: the cases that changed most or, where none did, the first ones.
@@ -213,10 +213,8 @@ fn document(shown: &Shown, most: usize, all: bool) -> Document {
         rows.truncate(most);
         let title = format!("{name} ({count})");
         body.push(Block::Heading(title, String::new(), tone));
-        body.push(Block::Table(Table {
-            rest: listed.rest(count),
-            ..Table::new("case", heads, rows)
-        }));
+        let table = Table::new("case", heads, rows);
+        body.push(Block::Table(table.with_rest(listed.rest(count))));
     }
     let mut notes = Vec::new();
     let earlier = shown.events(false).count();

@@ -18,7 +18,7 @@ use minijinja::{Environment, UndefinedBehavior, Value, context};
 use self::context::{LIMITS, LISTED, PageContext, PageLimits, WORST, sign};
 use self::samples::plots;
 pub(crate) use self::samples::taken;
-use super::document::{Block, Document, ListItem, Table, Tone, cleaned};
+use super::document::{Block, Document, ListItem, Tone, cleaned};
 use super::figures::{self, Figure, TimesMatrix};
 use super::judgement::{Lists, list, verdict, verdicts};
 use super::summary::{RowList, reproduce};
@@ -110,10 +110,7 @@ fn page(context: &PageContext) -> Result<Value, RenderError> {
     let rows: Vec<&Row> = judgement.rows.iter().collect();
     let table = AxisTable::new(rows.iter().map(|row| &row.case));
     let worst = LISTED.shown(&context.summary.places).iter();
-    let worst = Table {
-        rest: LISTED.rest(rows.len()),
-        ..verdicts(worst.map(|&place| rows[place]))
-    };
+    let worst = verdicts(worst.map(|&place| rows[place])).with_rest(LISTED.rest(rows.len()));
     let mut verdict = verdict(judgement);
     verdict.clean();
     let linked = |blocks| context.linked(cleaned(blocks));

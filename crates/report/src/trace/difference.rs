@@ -75,17 +75,13 @@ fn document(comparison: &Comparison, sides: Vec<Block>, most: usize) -> Document
     )));
     let changed = changed(comparison);
     if !changed.is_empty() {
-        body.push(Block::Table(Table {
-            rest: match changed.len().saturating_sub(most) {
-                0 => String::new(),
-                more => format!("and {more} more that changed"),
-            },
-            ..Table::new(
-                "kernel",
-                vec!["count", "mean", "mean now", "total"],
-                changed.iter().take(most).map(|kernel| kernel_row(kernel)),
-            )
-        }));
+        let rest = match changed.len().saturating_sub(most) {
+            0 => String::new(),
+            more => format!("and {more} more that changed"),
+        };
+        let rows = changed.iter().take(most).map(|kernel| kernel_row(kernel));
+        let table = Table::new("kernel", vec!["count", "mean", "mean now", "total"], rows);
+        body.push(Block::Table(table.with_rest(rest)));
     }
     let same = comparison.kernels.len() - changed.len();
     if same > 0 {

@@ -172,17 +172,13 @@ fn operations(summary: &Summary, times: f64, most: usize) -> Vec<Block> {
     };
     let left_out = summary.kernels.iter().skip(most);
     let left_out: u64 = left_out.map(|kernel| kernel.total_ns).sum();
-    let kernels = Table {
-        rest: match summary.kernels.len().saturating_sub(most) {
-            0 => String::new(),
-            more => format!("and {more} more kernels, {}", time(left_out)),
-        },
-        ..Table::new(
-            "kernel",
-            vec![count, total, "mean", "share", "SMs"],
-            summary.kernels.iter().take(most).map(kernel),
-        )
+    let rest = match summary.kernels.len().saturating_sub(most) {
+        0 => String::new(),
+        more => format!("and {more} more kernels, {}", time(left_out)),
     };
+    let heads = vec![count, total, "mean", "share", "SMs"];
+    let kernels = summary.kernels.iter().take(most).map(kernel);
+    let kernels = Table::new("kernel", heads, kernels).with_rest(rest);
     let copies = summary.copies.iter().map(|copy| TableRow {
         label: match &*copy.what {
             "set" => "memory set".to_owned(),
