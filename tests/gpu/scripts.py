@@ -4,6 +4,7 @@
     tests/gpu/scripts.py fetch FOLDER                      clones the Python files of the projects
     tests/gpu/scripts.py list REGATTA FOLDER OUT [NAME...]  prints the cases of each script
     tests/gpu/scripts.py gate REGATTA FOLDER OUT [NAME...]  gates each with itself, then slowed
+    tests/gpu/scripts.py slowed REGATTA FOLDER OUT [NAME...]  gates each slowed alone
 
 Each project is committed beside a suite of two lines, and the head is its working tree. In the
 slowed one, each function that the script times is followed by a kernel that spins for 5 % of its
@@ -210,20 +211,22 @@ def some_cases(regatta: str, folder: Path, out: Path, script: Script) -> list[st
 
 
 def gate(
-    regatta: str, folder: Path, out: Path, script: Script, filters: list[str]
+    regatta: str, folder: Path, out: Path, script: Script, filters: list[str], both: bool
 ) -> list[dict[str, Any]]:
-    """A gate of the script with itself, and one with its functions slowed."""
+    """A gate of the script with itself, where both are wanted, and one with its functions slowed."""
     work = checkout(folder, out, script)
     command = ["gate", "./suite.toml", "--base", "git:main", "--json", "--quiet", "--no-resume"]
     command += ["--time-limit", f"{LIMIT_S}s", *filters]
     about = {"project": script.project, "script": script.path}
-    same = about | {"what": "unchanged"} | answer(regatta, work, command)
-    if not same["words"]:
-        return [same]
+    rows = []
+    if both:
+        rows.append(about | {"what": "unchanged"} | answer(regatta, work, command))
+        if not rows[0]["words"]:
+            return rows
     plant(work, script)
     slower = about | {"what": "+5 %"} | answer(regatta, work, command)
     slower["planted"], slower["calls"] = planted(work)
-    return [same, slower]
+    return [*rows, slower]
 
 
 def listed(regatta: str, folder: Path, out: Path, script: Script) -> dict[str, Any]:
@@ -272,7 +275,7 @@ def main() -> int:
             if time.monotonic() > deadline:
                 write({"script": script.path, "error": "not begun: no time was left"})
                 continue
-            for row in gate(regatta, folder, out, script, filters):
+            for row in gate(regatta, folder, out, script, filters, what == "gate"):
                 worse += row["what"] == "unchanged" and bool(row["worse"])
                 write(row)
     return 1 if worse else 0

@@ -132,3 +132,8 @@ def gated_delta_fla_recurrent(q: torch.Tensor, k, v, g, beta, initial_state, sca
     return fused_recurrent_gated_delta_rule(
         q, k, v, g, beta=beta, scale=scale, initial_state=initial_state, output_final_state=True
     )
+
+
+def product_torch(a: torch.Tensor, a_scale, b, b_scale):
+    by_columns = b.t().contiguous().t()
+    return torch._scaled_mm(a, by_columns, a_scale, b_scale, out_dtype=torch.bfloat16)

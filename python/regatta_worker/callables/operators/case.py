@@ -261,9 +261,11 @@ class OperatorWorker(CaseWorker[OperatorCase]):
             if one.role == "state":
                 continue
             if not self.same(case.given[one.name], sets.drawn_input(one.name, number)):
+                # Gradients by a state are refused.
+                state = "" if case.operands.gradients else ', or declare it with role = "state"'
                 raise Failed(
                     f"the call wrote into its input {one.name}, which is its caller's: write into "
-                    f'a copy, or declare it with role = "state"'
+                    f"a copy{state}"
                 )
 
     def repeat(self, calls: int, core: int | None, graph: bool, step: str = "call") -> Message:
