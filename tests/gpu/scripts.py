@@ -213,7 +213,7 @@ def some_cases(regatta: str, folder: Path, out: Path, script: Script) -> list[st
 def gate(
     regatta: str, folder: Path, out: Path, script: Script, filters: list[str], both: bool
 ) -> list[dict[str, Any]]:
-    """A gate of the script with itself, where both are wanted, and one with its functions slowed."""
+    """A gate of the script with itself if both are wanted, and one with its functions slowed."""
     work = checkout(folder, out, script)
     command = ["gate", "./suite.toml", "--base", "git:main", "--json", "--quiet", "--no-resume"]
     command += ["--time-limit", f"{LIMIT_S}s", *filters]
