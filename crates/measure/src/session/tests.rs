@@ -602,7 +602,7 @@ impl Launcher for Pair {
 /// Runs a pair, and gives the requests and the entries of base and head.
 fn ran_in_turns(
     each: [Vec<f64>; 2],
-    samples: u32,
+    (min_samples, samples): (u32, u32),
     crowded: bool,
 ) -> (Vec<String>, [Vec<Entry>; 2]) {
     let folder = tempfile::tempdir().unwrap();
@@ -610,7 +610,7 @@ fn ran_in_turns(
     std::fs::write(&path, SUITE).unwrap();
     let mut suite = suite::load(path.to_str().unwrap()).unwrap();
     suite.cases.truncate(1);
-    (suite.settings.min_samples, suite.settings.samples) = (2, samples);
+    (suite.settings.min_samples, suite.settings.samples) = (min_samples, samples);
     let log = Arc::new(Mutex::new(Vec::new()));
     let [base, head] = each;
     let pair = |side, each, crowded| Pair {
@@ -669,7 +669,7 @@ fn only_measured(entries: &[Entry]) -> &Measurement {
 
 #[test]
 fn a_pair_swaps_places_each_turn_until_its_own_error_is_small() {
-    let (log, [base, head]) = ran_in_turns([vec![1e6], vec![1.1e6]], 8, false);
+    let (log, [base, head]) = ran_in_turns([vec![1e6], vec![1.1e6]], (2, 8), false);
     let turns: Vec<&String> = log
         .iter()
         .filter(|line| !line.contains("prepare"))
@@ -708,9 +708,13 @@ fn noise_within_a_pair_takes_more_samples_and_what_both_share_none() {
         .take(24)
         .map(|at| 1e6 * (1.0 + 0.1 * f64::from(at * 7 % 10)))
         .collect();
-    let (_, [shared, _]) = ran_in_turns([noise.clone(), noise.clone()], 8, false);
+    let (_, [shared, _]) = ran_in_turns([noise.clone(), noise.clone()], (2, 8), false);
     assert_eq!(only_measured(&shared).samples.device_ns.len(), 8);
-    let (log, _) = ran_in_turns([noise.clone(), noise.into_iter().rev().collect()], 8, false);
+    let (log, _) = ran_in_turns(
+        [noise.clone(), noise.into_iter().rev().collect()],
+        (2, 8),
+        false,
+    );
     let turns = log
         .iter()
         .filter(|line| line.contains("base resume"))
@@ -720,13 +724,15 @@ fn noise_within_a_pair_takes_more_samples_and_what_both_share_none() {
 
 #[test]
 fn a_pair_whose_error_is_small_takes_half_of_forty_samples() {
-    let (_, [base, _]) = ran_in_turns([vec![1e6], vec![1.1e6]], 40, false);
-    assert_eq!(only_measured(&base).samples.device_ns.len(), 20);
+    for (min_samples, taken) in [(5, 20), (24, 24)] {
+        let (_, [base, _]) = ran_in_turns([vec![1e6], vec![1.1e6]], (min_samples, 40), false);
+        assert_eq!(only_measured(&base).samples.device_ns.len(), taken);
+    }
 }
 
 #[test]
 fn sides_for_which_there_is_no_room_together_are_measured_one_after_the_other() {
-    let (log, [base, head]) = ran_in_turns([vec![1e6], vec![1.1e6]], 8, true);
+    let (log, [base, head]) = ran_in_turns([vec![1e6], vec![1.1e6]], (2, 8), true);
     assert!(log.iter().all(|line| !line.contains("resume")), "{log:?}");
     for entries in [base, head] {
         assert!(only_measured(&entries).ratios.is_empty());

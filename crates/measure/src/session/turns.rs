@@ -296,10 +296,9 @@ struct Turns {
     device_ns: Vec<f64>,
 }
 
-/// True where the samples of two sides that take turns are enough: as many as the suite asks for, or
-/// [`ENOUGH`], and by the spread of their turns the error of the pair's ratio is small beside the
-/// threshold.
-fn are_enough(turns: &[Option<Turns>], (samples, threshold): (u32, f64)) -> bool {
+/// True where the samples of two sides that take turns are enough: so many, and by the spread of their
+/// turns the error of the pair's ratio is small beside the threshold.
+fn are_enough(turns: &[Option<Turns>], (enough, threshold): (u32, f64)) -> bool {
     let [Some(base), Some(head)] = turns else {
         return false;
     };
@@ -312,7 +311,7 @@ fn are_enough(turns: &[Option<Turns>], (samples, threshold): (u32, f64)) -> bool
     // The error of a median from the median distance to it, in a normal distribution.
     let error = 1.2533 * 1.4826 * median(&apart).unwrap_or(f64::MAX) / (logs.len() as f64).sqrt();
     let next = base.device_ns.len() as u32 + turn;
-    next >= samples.min(ENOUGH) && error <= threshold / SMALL_ERROR
+    next >= enough && error <= threshold / SMALL_ERROR
 }
 
 /// Samples of each side that show the error of a pair, where the suite asks for more.
@@ -331,7 +330,9 @@ fn take_turns<E>(pairs: &mut [(&mut Running<'_, E>, CaseRun<'_>)]) {
     let settings = ready.first().map(|(lane, _)| {
         let suite = lane.session.suite;
         let threshold = suite.rules.policy.threshold_of(Metric::Device);
-        (suite.settings.samples, threshold.0)
+        let settings = &suite.settings;
+        let enough = settings.samples.min(ENOUGH).max(settings.min_samples);
+        (enough, threshold.0)
     });
     let (mut round, mut last) = (0, false);
     loop {
