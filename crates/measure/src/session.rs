@@ -3,6 +3,7 @@
 
 mod census;
 mod compared;
+mod core_speed;
 mod declared;
 mod outside_clock;
 mod turns;
@@ -61,6 +62,8 @@ pub struct SessionState {
     one_at_a_time: bool,
     /// Cores that this process may use.
     cores: Vec<u32>,
+    /// The fastest that they were.
+    fastest: core_speed::CoreSpeeds,
 }
 
 impl SessionState {

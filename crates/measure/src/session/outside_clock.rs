@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use nix::libc;
 
+use super::core_speed::CoreSpeeds;
 use super::{CaseEnd, Fault, Session, failed, limit};
 use crate::interference::is_watched;
 use crate::worker::Conversation;
@@ -100,6 +101,17 @@ const MAX_EXCUSED: f64 = 0.2;
 const SHARE_OF_CHILDREN: f64 = 0.1;
 
 impl Session<'_> {
+    /// True if a core is slower now than it was once, where that is asked of a processor.
+    fn are_cores_slower(&mut self, is_cpu: bool) -> bool {
+        if !is_cpu {
+            return false;
+        }
+        let now = CoreSpeeds::now(&self.state.cores);
+        let fastest = &mut self.state.fastest;
+        *fastest = std::mem::take(fastest).or_faster(&now);
+        fastest.are_slower(&now)
+    }
+
     /// Refuses samples that are shorter than calls can have been.
     pub(super) fn bound(
         &mut self,
@@ -129,6 +141,7 @@ impl Session<'_> {
         }
         let device = worker.hello().device.clone();
         let began_at = self.state.load.look();
+        self.are_cores_slower(is_cpu);
         let host_ns = median_of(&samples.host_ns).unwrap_or_default();
         let graph = !is_cpu && host_ns > device_ns;
         let faults = PageFaults::beyond(&samples.page_faults);
@@ -200,9 +213,11 @@ impl Session<'_> {
                 a_call = a_call.less(change.at_most(most_change_ns, 1.0 + CHANGE_ERROR));
             }
             shortest = shortest.shorter(a_call);
-            // Programs that began after the samples slow these calls alone.
+            // Programs that began after the samples, and cores that are slower now, slow these calls
+            // alone.
             let began_later = began.elapsed() >= LATER
-                && self.state.load.disturbed_since(began_at.as_ref(), &device);
+                && (self.state.load.disturbed_since(began_at.as_ref(), &device)
+                    || self.are_cores_slower(is_cpu));
             if claim.is_possible(shortest, disturbed || began_later) {
                 break true;
             }
