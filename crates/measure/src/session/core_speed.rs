@@ -43,17 +43,14 @@ impl CoreSpeeds {
         CoreSpeeds(cores.filter_map(|core| on_core(*core)).collect())
     }
 
-    /// The shorter times of both.
-    pub(super) fn or_faster(self, other: &CoreSpeeds) -> CoreSpeeds {
+    /// Keeps the shorter times of both.
+    pub(super) fn keep_faster(&mut self, other: &CoreSpeeds) {
         if self.0.len() != other.0.len() {
-            return other.clone();
+            self.0.clone_from(&other.0);
         }
-        let pairs = self.0.iter().zip(&other.0);
-        CoreSpeeds(
-            pairs
-                .map(|(one, other)| [one[0].min(other[0]), one[1].min(other[1])])
-                .collect(),
-        )
+        for (one, other) in self.0.iter_mut().zip(&other.0) {
+            *one = [one[0].min(other[0]), one[1].min(other[1])];
+        }
     }
 
     /// True if one of the cores is slower now.
@@ -119,11 +116,9 @@ mod tests {
         assert!(then.are_slower(&speeds(116.0, 200.0)));
         assert!(then.are_slower(&speeds(100.0, 231.0)));
         assert!(!then.are_slower(&speeds(50.0, 100.0)));
-        assert!(
-            speeds(120.0, 100.0)
-                .or_faster(&then)
-                .are_slower(&speeds(116.0, 100.0))
-        );
+        let mut fastest = speeds(120.0, 100.0);
+        fastest.keep_faster(&then);
+        assert!(fastest.are_slower(&speeds(116.0, 100.0)));
         // A core that went offline tells nothing.
         assert!(!then.are_slower(&CoreSpeeds::default()));
     }

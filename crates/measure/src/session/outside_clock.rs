@@ -101,15 +101,11 @@ const MAX_EXCUSED: f64 = 0.2;
 const SHARE_OF_CHILDREN: f64 = 0.1;
 
 impl Session<'_> {
-    /// True if a core is slower now than it was once, where that is asked of a processor.
-    fn are_cores_slower(&mut self, is_cpu: bool) -> bool {
-        if !is_cpu {
-            return false;
-        }
+    /// Times work of the harness's own on the cores. Returns true if one is slower than it once was.
+    fn look_at_cores(&mut self) -> bool {
         let now = CoreSpeeds::now(&self.state.cores);
-        let fastest = &mut self.state.fastest;
-        *fastest = std::mem::take(fastest).or_faster(&now);
-        fastest.are_slower(&now)
+        self.state.fastest.keep_faster(&now);
+        self.state.fastest.are_slower(&now)
     }
 
     /// Refuses samples that are shorter than calls can have been.
@@ -141,7 +137,9 @@ impl Session<'_> {
         }
         let device = worker.hello().device.clone();
         let began_at = self.state.load.look();
-        self.are_cores_slower(is_cpu);
+        if is_cpu {
+            self.look_at_cores();
+        }
         let host_ns = median_of(&samples.host_ns).unwrap_or_default();
         let graph = !is_cpu && host_ns > device_ns;
         let faults = PageFaults::beyond(&samples.page_faults);
@@ -217,7 +215,7 @@ impl Session<'_> {
             // alone.
             let began_later = began.elapsed() >= LATER
                 && (self.state.load.disturbed_since(began_at.as_ref(), &device)
-                    || self.are_cores_slower(is_cpu));
+                    || is_cpu && self.look_at_cores());
             if claim.is_possible(shortest, disturbed || began_later) {
                 break true;
             }
