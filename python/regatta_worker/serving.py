@@ -69,6 +69,21 @@ class Session:
         body = self._guarded(request)
         return {"id": self.request_id, **body}
 
+    def pauses(
+        self, send: Callable[[Message], None], requests: BinaryIO
+    ) -> Callable[[Message], bool]:
+        """Carries out the pauses of a measurement."""
+
+        def pause(members: Message) -> bool:
+            send({"id": self.request_id, "type": "paused", **members})
+            request = json.loads(requests.readline() or "{}")
+            self.request_id = request.get("id", self.request_id)
+            if request.get("type") != "resume":
+                raise Failed(f"a paused measurement got {request.get('type')!r}")
+            return bool(request.get("last"))
+
+        return pause
+
     def _guarded(self, request: Message) -> Message:
         try:
             return self._dispatch(request)
@@ -280,15 +295,7 @@ def serve(session: Session, requests: BinaryIO, replies: BinaryIO) -> None:
         replies.write(json.dumps(number_or_null(reply), allow_nan=False).encode() + b"\n")
         replies.flush()
 
-    def pause(device_ns: list[float]) -> bool:
-        send({"id": session.request_id, "type": "paused", "device_ns": device_ns})
-        request = json.loads(requests.readline() or "{}")
-        session.request_id = request.get("id", session.request_id)
-        if request.get("type") != "resume":
-            raise Failed(f"a paused measurement got {request.get('type')!r}")
-        return bool(request.get("last"))
-
-    channel.on_pause(pause)
+    channel.on_pause(session.pauses(send, requests))
     for line in iter(requests.readline, b""):
         reply = session.answer(line)
         send(reply)

@@ -150,8 +150,8 @@ def test_a_call_on_one_thread_stays_on_one_core_until_another_computes() -> None
 def test_a_measurement_pauses_and_ends_after_the_last_turn(most: int, taken: int) -> None:
     calls, turns = [0], list[list[float]]()
 
-    def pause(device_ns: list[float]) -> bool:
-        turns.append(device_ns)
+    def pause(members: channel.Message) -> bool:
+        turns.append(members["device_ns"])
         return len(turns) == 2
 
     def call() -> None:

@@ -2,7 +2,7 @@
 //! and then elsewhere.
 
 use std::io::IsTerminal;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::time::{Duration, Instant};
 
 use super::note;
@@ -106,9 +106,14 @@ impl Progress {
 }
 
 impl Observer for Progress {
-    fn block(&mut self, block: &Block) {
-        let at = block.invocation - self.range.start + 1;
-        self.invocation = format!("invocation {at}/{}", self.range.len());
+    fn invocations(&mut self, numbers: RangeInclusive<u32>) {
+        let [first, last] = [numbers.start(), numbers.end()].map(|at| at - self.range.start + 1);
+        let all = self.range.len();
+        self.invocation = if first == last {
+            format!("invocation {first}/{all}")
+        } else {
+            format!("invocations {first}-{last}/{all}")
+        };
     }
 
     fn case(&mut self, case: &Case) {

@@ -1,24 +1,28 @@
 //! Runs a schedule: starts workers, has cases prepared and timed, and passes on
 //! each outcome, whatever it is.
 
+mod abreast;
 mod census;
 mod compared;
 mod core_speed;
 mod declared;
+mod lane;
 mod outside_clock;
+mod sides;
 mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use self::census::{count, counters, counts_structure, tuned};
+pub use self::abreast::run;
+use self::census::{counters, counts_structure, tuned};
 pub use self::declared::{DeclaredResults, REFERENCE_PREFIX, reference_worker};
-pub use self::turns::{Running, run};
+pub use self::lane::{RunningSide, RunningSides};
 use super::interference::{LoadLog, MachineCounters, Watch, allowed_cores, disturbed};
 use super::laps::TimeSpent;
 use super::preflight::variant_of;
-use super::schedule::Block;
 use super::verify::{self, AskedResult, Rejected, Verifier};
 use crate::worker::host::others_on_gpu;
 use crate::worker::{Conversation, Launcher, WorkerError, WorkerFailure};
@@ -27,15 +31,13 @@ use regatta_core::suite::{Settings, Suite};
 use regatta_worker::attention::inputs::mixed;
 use regatta_worker::attention::{Case, CaseId};
 use regatta_worker::operator::{DeclaredProblem, Operands, Operator, Problem};
-use regatta_worker::protocol::{
-    Device, Hello, Measure, Prepare, Prepared, ReplyBody, RequestBody, VariantInfo,
-};
+use regatta_worker::protocol::{Device, Hello, Measure, Prepare, Prepared, ReplyBody, VariantInfo};
 use regatta_worker::units::Nanoseconds;
 
 /// Receives the events of a session.
 pub trait Observer {
-    /// An invocation of a worker begins.
-    fn block(&mut self, _block: &Block) {}
+    /// The cases of these invocations follow.
+    fn invocations(&mut self, _numbers: RangeInclusive<u32>) {}
     /// A case begins.
     fn case(&mut self, _case: &Case) {}
     /// A case ended.
@@ -120,8 +122,8 @@ struct Asked {
 struct Ready {
     variant: VariantInfo,
     asked: AskedResult,
-    /// The data of a declared operator.
-    operands: Option<Box<Operands>>,
+    /// The data of a declared operator, and the folder of its results.
+    declared: Option<Box<(Operands, PathBuf)>>,
     prepared: Prepared,
     errors: BTreeMap<String, f64>,
     first_call_disturbed: bool,
@@ -136,34 +138,17 @@ impl Session<'_> {
         *self.state.taken.entry(case.id()).or_default() += taken;
     }
 
-    /// Has the worker let go of its case. Whatever comes of it, what was found of the case
-    /// stays; but a worker that does not let go is not used for the next one.
-    fn release(&mut self, worker: &mut dyn Conversation) -> bool {
-        let reply = worker.ask(RequestBody::Release, limit(&self.suite.settings));
-        self.state.loaded.extend(worker.loaded());
-        let Ok(ReplyBody::Released { files }) = reply else {
-            return false;
-        };
-        self.state.loaded.extend(files);
-        true
-    }
-
     /// The declared operator of a case, and its problem.
     fn declared<'c>(&self, case: &'c Case) -> Option<(&Operator, &'c DeclaredProblem)> {
         let problem = case.problem.declared()?;
         Some((self.suite.operators.get(&problem.operator)?, problem))
     }
 
-    /// The folder into which workers write results of declared operators.
-    fn folder(&mut self) -> Result<PathBuf, String> {
-        self.state.declared.folder()
-    }
-
     /// Compares results of a declared operator with its reference, where it has one.
     fn check_declared(
         &mut self,
         case: &Case,
-        operands: &Operands,
+        (operands, results): &(Operands, PathBuf),
         seed: u64,
         after_timing: bool,
     ) -> Result<BTreeMap<String, f64>, Rejected> {
@@ -173,11 +158,10 @@ impl Session<'_> {
             return Ok(BTreeMap::new());
         };
         let limit = limit(&suite.settings);
-        let results = &mut self.state.declared;
-        results.check(
+        self.state.declared.check(
             self.launcher,
             operator,
-            (operands, seed),
+            (operands, seed, results),
             limit,
             after_timing,
         )
@@ -199,7 +183,7 @@ impl Session<'_> {
                 let unusable = |reason| failed(Fault::Other, reason);
                 let operands = operator.operands(problem);
                 let operands = operands.map_err(|(key, why)| unusable(format!("{key}: {why}")))?;
-                let folder = self.state.declared.folder().map_err(unusable)?;
+                let folder = self.state.declared.folder(invocation).map_err(unusable)?;
                 (Some(Box::new(operands)), Some(folder))
             }
         };
@@ -254,7 +238,10 @@ impl Session<'_> {
             other => return Err(no_answer(other).into()),
         };
         let (settings, variant) = (&self.suite.settings, asked.variant);
-        let operands = asked.prepare.operands.clone();
+        let Prepare {
+            operands, results, ..
+        } = &asked.prepare;
+        let declared = operands.as_deref().cloned().zip(results.clone());
         let asked = AskedResult {
             seed: settings.seed,
             draw: asked.prepare.draw,
@@ -262,7 +249,7 @@ impl Session<'_> {
             checks_after: hello.repeats,
             several: prepared.problems > 1,
         };
-        let checked = match (&case.problem, &operands) {
+        let checked = match (&case.problem, &declared) {
             (Problem::Attention(attention), _) => {
                 let verifier = &mut self.state.verifier;
                 verifier.check(attention, asked, &variant, &prepared)
@@ -270,8 +257,8 @@ impl Session<'_> {
             (Problem::Declared(_), None) => {
                 verify::first_call(asked, &prepared).map(|()| BTreeMap::new())
             }
-            (Problem::Declared(_), Some(operands)) => verify::first_call(asked, &prepared)
-                .and_then(|()| self.check_declared(case, operands, asked.seed, false)),
+            (Problem::Declared(_), Some(declared)) => verify::first_call(asked, &prepared)
+                .and_then(|()| self.check_declared(case, declared, asked.seed, false)),
         };
         let mut errors = checked.map_err(Outcome::from)?;
         let is_call = case.problem.is_call();
@@ -284,7 +271,7 @@ impl Session<'_> {
         Ok(Ready {
             variant,
             asked,
-            operands,
+            declared: declared.map(Box::new),
             prepared,
             errors,
             first_call_disturbed,
@@ -299,8 +286,7 @@ impl Session<'_> {
     fn measure_request(
         &self,
         worker: &dyn Conversation,
-        case: &Case,
-        invocation: u32,
+        (case, invocation): (&Case, u32),
         in_turns: bool,
     ) -> Measure {
         let settings = &self.suite.settings;
@@ -339,19 +325,19 @@ impl Session<'_> {
         };
         verify::as_asked(measure, &measured).map_err(|reason| failed(Fault::Other, reason))?;
         // Before the times: those of a wrong result are of no interest.
-        let after = match (&case.problem, &ready.operands) {
+        let after = match (&case.problem, ready.declared.as_deref()) {
             (Problem::Attention(attention), _) => {
                 let verifier = &mut self.state.verifier;
                 verifier.check_after(attention, ready.asked, &ready.variant, &measured)
             }
             (Problem::Declared(_), None) => Ok(BTreeMap::new()),
-            (Problem::Declared(_), Some(operands)) => {
+            (Problem::Declared(_), Some(declared)) => {
                 match verify::last_call(ready.asked, &measured) {
                     Err(rejected) => Err(rejected),
                     Ok(None) => Err(Rejected::unusable(
                         "the worker did not say which inputs its last call had",
                     )),
-                    Ok(Some(checked)) => self.check_declared(case, operands, checked.seed, true),
+                    Ok(Some(checked)) => self.check_declared(case, declared, checked.seed, true),
                 }
             }
         };
@@ -378,28 +364,21 @@ impl Session<'_> {
         measurement.disturbed = disturbed(device, &measurement);
         Ok(measurement)
     }
+}
 
-    /// Adds what one call does, and what is known since the case was prepared.
-    fn completed(
-        &mut self,
-        worker: &mut dyn Conversation,
-        invocation: u32,
-        ready: Ready,
-        mut measurement: Measurement,
-    ) -> Result<Measurement, CaseEnd> {
-        count(worker, invocation, &self.suite.settings, &mut measurement)?;
-        let prepared = ready.prepared;
-        Ok(Measurement {
-            tuned: tuned(&prepared, &ready.variant),
-            first_call_ns: prepared.first_call_ns,
-            first_call_parts: prepared.first_call_parts,
-            first_call_disturbed: ready.first_call_disturbed,
-            several: prepared.problems > 1,
-            effective: prepared.effective,
-            errors: ready.errors,
-            compared: ready.compared,
-            ..measurement
-        })
+/// Adds what is known since the case was prepared.
+fn completed(ready: Ready, measurement: Measurement) -> Measurement {
+    let prepared = ready.prepared;
+    Measurement {
+        tuned: tuned(&prepared, &ready.variant),
+        first_call_ns: prepared.first_call_ns,
+        first_call_parts: prepared.first_call_parts,
+        first_call_disturbed: ready.first_call_disturbed,
+        several: prepared.problems > 1,
+        effective: prepared.effective,
+        errors: ready.errors,
+        compared: ready.compared,
+        ..measurement
     }
 }
 

@@ -182,10 +182,7 @@ impl Processes {
         for (name, count) in counts {
             let there = self.ahead.get(name).map_or(0, Vec::len);
             let more = count.saturating_sub(there);
-            if more > 1
-                && self.introduced.get(name).is_some_and(has_room)
-                && self.fork(name, more).is_none()
-            {
+            if more > 1 && self.has_room(name) && self.fork(name, more).is_none() {
                 self.start_beside(name, more);
             }
         }
@@ -216,6 +213,11 @@ impl Processes {
         let ahead = self.ahead.entry(name.to_owned()).or_default();
         ahead.extend(started.into_iter().map(|one| Box::new(one) as _));
         Some(number)
+    }
+
+    /// True where several processes of a worker can be up at the same time, each with a case.
+    pub(crate) fn has_room(&self, name: &str) -> bool {
+        self.introduced.get(name).is_some_and(has_room)
     }
 
     /// Empties the logs: this run's logs must not hold the output of other runs.

@@ -50,11 +50,11 @@ def positive(parameter: str, value: int) -> int:
     return value
 
 
-_pause: list[Callable[[list[float]], bool]] = []
+_pause: list[Callable[[Message], bool]] = []
 
 
-def on_pause(pause: Callable[[list[float]], bool]) -> None:
-    """Has `pause` carry out the pauses of a measurement."""
+def on_pause(pause: Callable[[Message], bool]) -> None:
+    """Has `pause` send the members of `paused`, and tell whether the next turn is the last."""
     _pause[:] = [pause]
 
 
@@ -64,7 +64,7 @@ def pause(device_ns: list[float]) -> bool:
 
     Raises Failed where the harness asks for something else.
     """
-    return _pause[0](device_ns)
+    return _pause[0]({"device_ns": device_ns})
 
 
 class Worker(Protocol):

@@ -98,7 +98,7 @@ class Script:
 
     def run(self) -> None:
         """Runs the script, and answers requests until there are no more."""
-        channel.on_pause(self._pause)
+        channel.on_pause(self._session.pauses(self._send, self._requests))
         self._pending = self._requests.readline()
         self._begin()
         try:
@@ -282,14 +282,6 @@ class Script:
         text = json.dumps(number_or_null(reply), allow_nan=False)
         self._replies.write(text.encode() + b"\n")
         self._replies.flush()
-
-    def _pause(self, device_ns: list[float]) -> bool:
-        self._send({"id": self._session.request_id, "type": "paused", "device_ns": device_ns})
-        request = json.loads(self._requests.readline() or "{}")
-        self._session.request_id = request.get("id", self._session.request_id)
-        if request.get("type") != "resume":
-            raise Failed(f"a paused measurement got {request.get('type')!r}")
-        return bool(request.get("last"))
 
     def _leave(self) -> None:
         """Ends the process: threads of the script's, or an interpreter with torch, take longer."""

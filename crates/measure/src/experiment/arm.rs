@@ -17,8 +17,8 @@ use crate::listing::in_order;
 use crate::loaded::Roots;
 use crate::machine::{fingerprint, worker_record};
 use crate::preflight::{self, Introduced};
-use crate::schedule::{Lane, blocks};
-use crate::session::{Running, Session, SessionState, reference_worker};
+use crate::schedule::blocks;
+use crate::session::{RunningSide, Session, SessionState, reference_worker};
 use crate::workers::Processes;
 use regatta_core::output::{REPORT_FILES, check_writable};
 use regatta_core::record::RecordError;
@@ -359,13 +359,11 @@ impl Arm {
         Ok(file)
     }
 
-    /// A lane of a block, which writes to `file` what comes of it.
+    /// This side while blocks run, with the writer of its entries.
     pub(super) fn running<'a>(
         &'a mut self,
-        lane: &'a Lane,
-        invocation: u32,
         file: &'a mut RunWriter,
-    ) -> Running<'a, RecordError> {
+    ) -> RunningSide<'a, RecordError> {
         let session = Session {
             suite: &self.suite,
             launcher: &mut self.processes,
@@ -376,7 +374,10 @@ impl Arm {
             interrupt::hold_if_stopping();
             file.append(entry)
         };
-        Running::new(session, lane, invocation, Box::new(keep))
+        RunningSide {
+            session,
+            keep: Box::new(keep),
+        }
     }
 
     /// Reads the run back.

@@ -24,9 +24,9 @@ use std::time::{Duration, Instant};
 use crate::SetupError;
 use crate::laps::{Laps, TimeSpent};
 use crate::schedule::{self, Block, CasePair};
-use crate::session::{self, Observer};
+use crate::session::{self, Observer, RunningSides};
 use crate::worker::at_once;
-use crate::workers::MAX_AHEAD;
+use crate::workers::{MAX_AHEAD, Processes};
 use regatta_core::record::header::PairSide;
 use regatta_core::record::now;
 use regatta_core::record::run_file::{NO_RESUME, Opening, RunWriter};
@@ -296,29 +296,32 @@ impl Experiment {
         let done = [base_done, &files.head.done];
         let seed = self.head.suite.settings.seed;
         let blocks = schedule::blocks(&cases, done, range.clone(), seed);
-        self.start_ahead(&blocks);
-        let planned: BTreeSet<u32> = blocks.iter().map(|block| block.invocation).collect();
         let mut progress = (self.head.listener).progress(&blocks, range.clone(), self.head.quiet);
-        let (mut begun, mut longest, mut since) = (BTreeSet::new(), Duration::ZERO, Instant::now());
-        let mut limited = false;
-        for block in &blocks {
-            if begun.insert(block.invocation) && begun.len() > 1 {
-                longest = longest.max(since.elapsed());
-                since = Instant::now();
-                let ends = self.head.began.elapsed() + longest;
-                limited = self.limit.is_some_and(|limit| ends > limit);
-            }
+        let invocations = blocks.chunk_by(|one, other| one.invocation == other.invocation);
+        let invocations: Vec<&[Block]> = invocations.collect();
+        let (planned, mut begun, mut limited) = (invocations.len(), 0, false);
+        let (mut left, mut longest) = (&blocks[..], None::<Duration>);
+        while begun < planned {
+            let in_time = self.in_time(longest);
+            limited = in_time == 0;
             if limited {
-                begun.remove(&block.invocation);
                 break;
             }
-            self.measure_block(block, files, progress.as_mut())?;
+            let abreast = self.abreast(&invocations[begun..]).clamp(1, in_time);
+            let count = invocations[begun..begun + abreast]
+                .iter()
+                .map(|blocks| blocks.len());
+            let (blocks, rest) = left.split_at(count.sum());
+            let since = Instant::now();
+            self.measure_blocks(blocks, files, progress.as_mut())?;
+            longest = longest.max(Some(since.elapsed() / abreast as u32));
+            (left, begun) = (rest, begun + abreast);
         }
         if let Some(summary) = progress.summary() {
             self.head.say(summary);
         }
         if limited {
-            let there = range.len() - (planned.len() - begun.len());
+            let there = range.len() - (planned - begun);
             let what = match self.paired {
                 Some(_) => "pair",
                 None => "invocation",
@@ -336,21 +339,47 @@ impl Experiment {
             }
         }
         Ok(Progressed {
-            invocations: begun.len(),
+            invocations: begun,
             limited,
         })
     }
 
-    /// Starts the workers of pairs on a GPU before they are wanted, those of both sides at the same
+    /// Invocations of which each takes so long at the most, that end before the time limit: of any
+    /// number without one, and a first one whatever it takes.
+    fn in_time(&self, each: Option<Duration>) -> usize {
+        let left = |limit: Duration| limit.saturating_sub(self.head.began.elapsed());
+        match (self.limit.map(left), each) {
+            (None, _) => usize::MAX,
+            (Some(_), None) => 1,
+            (Some(left), Some(each)) => (left.as_secs_f64() / each.as_secs_f64()) as usize,
+        }
+    }
+
+    /// Invocations whose workers can all be up at the same time: of those on a GPU with room several,
+    /// else none.
+    fn abreast(&mut self, invocations: &[&[Block]]) -> usize {
+        let mut lanes = 0;
+        let mut fits = |blocks: &&&[Block]| {
+            let mut of_blocks = blocks.iter().flat_map(|block| &block.lanes);
+            lanes += of_blocks.clone().count();
+            let have_room = of_blocks.all(|lane| self.started(lane.side).has_room(&lane.worker));
+            have_room && lanes <= MAX_AHEAD
+        };
+        invocations.iter().take_while(&mut fits).count()
+    }
+
+    /// The workers of a side.
+    fn started(&mut self, side: PairSide) -> &mut Processes {
+        match (side, &mut self.paired) {
+            (PairSide::Base, Some(base)) => base.started(),
+            _ => self.head.started(),
+        }
+    }
+
+    /// Starts the workers of blocks on a GPU before they are wanted, those of both sides at the same
     /// time.
     fn start_ahead(&mut self, blocks: &[Block]) {
-        let Some(base) = &mut self.paired else {
-            return;
-        };
         let lanes = || blocks.iter().flat_map(|block| &block.lanes);
-        if lanes().count() > MAX_AHEAD {
-            return;
-        }
         let counts = |side| {
             let mut counts = BTreeMap::<String, usize>::new();
             for lane in lanes().filter(|lane| lane.side == side) {
@@ -359,43 +388,45 @@ impl Experiment {
             counts
         };
         let mut laps = Laps::begin();
-        let sides = [
-            (base.started(), PairSide::Base),
-            (self.head.started(), PairSide::Head),
-        ];
-        let starts = sides.map(|(processes, side)| {
+        let head = Some((self.head.started(), PairSide::Head));
+        let base = self
+            .paired
+            .as_mut()
+            .map(|base| (base.started(), PairSide::Base));
+        let starts = [base, head].into_iter().flatten().map(|(processes, side)| {
             let counts = counts(side);
             move || processes.start_ahead(&counts)
         });
-        at_once(starts.into());
-        let taken = laps.end() / 2.0;
-        base.spent.workers += taken;
+        at_once(starts.collect());
+        let sides = if self.paired.is_some() { 2.0 } else { 1.0 };
+        let taken = laps.end() / sides;
         self.head.spent.workers += taken;
+        if let Some(base) = &mut self.paired {
+            base.spent.workers += taken;
+        }
     }
 
-    /// Measures a block, and writes its entries.
-    fn measure_block(
+    /// Measures blocks whose workers are up at the same time, and writes their entries.
+    fn measure_blocks(
         &mut self,
-        block: &Block,
+        blocks: &[Block],
         files: &mut RunFiles,
         progress: &mut dyn Observer,
     ) -> Result<(), ExperimentError> {
-        let mut head = Some((&mut self.head, &mut files.head));
-        let mut base = self.paired.as_mut().zip(files.base.as_mut());
-        let what = match base {
+        self.start_ahead(blocks);
+        let what = match self.paired {
             Some(_) => "comparison",
             None => "run",
         };
-        let running = block.lanes.iter().filter_map(|lane| {
-            let (arm, file) = match lane.side {
-                PairSide::Base => base.take()?,
-                PairSide::Head => head.take()?,
-            };
-            Some(arm.running(lane, block.invocation, file))
-        });
-        session::run(block, running.collect(), progress)
-            .map_err(|error| ExperimentError::interrupted(what, error))?;
-        for lane in &block.lanes {
+        let base = self.paired.as_mut().zip(files.base.as_mut());
+        let mut sides = RunningSides {
+            head: self.head.running(&mut files.head),
+            base: base.map(|(base, file)| base.running(file)),
+        };
+        let run = session::run(blocks, &mut sides, progress);
+        drop(sides);
+        run.map_err(|error| ExperimentError::interrupted(what, error))?;
+        for lane in blocks.iter().flat_map(|block| &block.lanes) {
             match (lane.side, &self.paired) {
                 (PairSide::Base, Some(base)) => base.check_loaded(true)?,
                 _ => self.head.check_loaded(true)?,

@@ -42,18 +42,16 @@ pub(super) fn counts_structure(invocation: u32, planned: u32) -> bool {
     invocation < last && (invocation.is_multiple_of(2) || invocation + 1 == last)
 }
 
-/// Adds what one call of the case does, in the invocations that count it.
+/// Adds what one call of the case does.
 pub(super) fn count(
     worker: &mut dyn Conversation,
     invocation: u32,
     settings: &Settings,
     found: &mut Measurement,
 ) -> Result<(), WorkerError> {
-    if counts_structure(invocation, settings.invocations) {
-        found.structure = Some(structure(worker, settings, found)?);
-        if invocation > 0 {
-            found.activity = None;
-        }
+    found.structure = Some(structure(worker, settings, found)?);
+    if invocation > 0 {
+        found.activity = None;
     }
     Ok(())
 }

@@ -6,8 +6,8 @@
 //! how far the results lie from that. It imports no code under test, so nothing there can reach it.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufReader, Read};
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -37,25 +37,32 @@ pub struct DeclaredResults {
 }
 
 impl DeclaredResults {
-    /// The folder into which this side's workers write results.
+    /// The folder into which this side's worker of an invocation writes results.
     ///
     /// # Errors
     /// That it cannot be made.
-    pub fn folder(&mut self) -> Result<PathBuf, String> {
-        if let Some(folder) = &self.folder {
-            return Ok(folder.path().to_owned());
-        }
-        let made = tempfile::Builder::new()
-            .prefix("regatta-results-")
-            .tempdir();
-        let made = made.map_err(|error| format!("no folder for results: {error}"))?;
-        let path = made.path().to_owned();
-        interrupt::leaves(path.clone());
-        self.folder = Some(made);
+    pub fn folder(&mut self, invocation: u32) -> Result<PathBuf, String> {
+        let unmade = |error: io::Error| format!("no folder for results: {error}");
+        let folder = match self.folder.take() {
+            Some(folder) => folder,
+            None => {
+                let mut builder = tempfile::Builder::new();
+                let made = builder.prefix("regatta-results-").tempdir();
+                let made = made.map_err(unmade)?;
+                interrupt::leaves(made.path().to_owned());
+                made
+            }
+        };
+        let path = self
+            .folder
+            .insert(folder)
+            .path()
+            .join(invocation.to_string());
+        fs::create_dir_all(&path).map_err(unmade)?;
         Ok(path)
     }
 
-    /// Compares results in this side's folder with the reference, where the operator has one.
+    /// Compares the results in a folder with the reference, where the operator has one.
     ///
     /// # Errors
     /// A wrong result, or that it could not be checked.
@@ -63,7 +70,7 @@ impl DeclaredResults {
         &mut self,
         launcher: &mut dyn Launcher,
         operator: &Operator,
-        (operands, seed): (&Operands, u64),
+        (operands, seed, results): (&Operands, u64, &Path),
         limit: Duration,
         after_timing: bool,
     ) -> Result<BTreeMap<String, f64>, Rejected> {
@@ -77,7 +84,7 @@ impl DeclaredResults {
         let compare = Compare {
             operands: operands.clone(),
             seed,
-            results: Some(self.folder().map_err(unchecked)?),
+            results: Some(results.to_owned()),
         };
         let name = reference_worker(&operator.name);
         let mut worker = match self.references.remove(&name) {

@@ -7,11 +7,13 @@ use std::time::Instant;
 
 use super::*;
 use crate::interference::{CoreTimes, MachineCounters};
+use crate::schedule::Block;
 use crate::schedule::Lane;
 use crate::testing::{self, variant};
 use regatta_core::record::header::PairSide;
 use regatta_core::suite;
 use regatta_core::suite::rules::Metric;
+use regatta_worker::protocol::RequestBody;
 use regatta_worker::protocol::{
     Census, Checked, Hello, Measured, PROBES, Prepared, Repeat, RepeatStep, TensorError,
 };
@@ -348,12 +350,17 @@ fn kept_on(answers: Answers, watch: Option<Box<dyn Watch>>) -> (Vec<Entry>, Log)
         state: &mut state,
         spent: &mut spent,
     };
-    let running = Running::new(session, &lane, 0, Box::new(keep));
+    let keep = Box::new(keep);
+    let mut sides = RunningSides {
+        head: RunningSide { session, keep },
+        base: None,
+    };
     let block = Block {
         invocation: 0,
-        lanes: vec![lane.clone()],
+        lanes: vec![lane],
     };
-    run(&block, vec![running], &mut Silent).unwrap();
+    run(&[block], &mut sides, &mut Silent).unwrap();
+    drop(sides);
     (entries, log)
 }
 
@@ -532,11 +539,10 @@ impl InTurns {
         let time = |at: usize| Nanoseconds(self.each[at % self.each.len()]);
         let next = self.taken + self.every;
         let device_ns: Vec<Nanoseconds> = (self.taken..next).map(time).collect();
-        let all: Vec<Nanoseconds> = (0..next).map(time).collect();
         self.taken = next;
         if self.ends {
             ReplyBody::Measured(Measured {
-                device_ns: all,
+                device_ns: (0..next).map(time).collect(),
                 ..Measured::default()
             })
         } else {
@@ -577,17 +583,18 @@ impl Conversation for InTurns {
     }
 }
 
-/// Starts such workers; while `crowded`, one that starts beside another has no memory.
+/// Starts such workers; so many of them that start beside others have no memory.
 struct Pair {
     side: &'static str,
     each: Vec<f64>,
-    crowded: bool,
+    crowded: u32,
     log: Arc<Mutex<Vec<String>>>,
 }
 
 impl Launcher for Pair {
     fn start(&mut self, _: &str) -> Result<Box<dyn Conversation>, WorkerError> {
-        let crowded = std::mem::replace(&mut self.crowded, false);
+        let crowded = self.crowded > 0;
+        self.crowded = self.crowded.saturating_sub(1);
         Ok(Box::new(InTurns {
             hello: hello(),
             side: self.side,
@@ -604,8 +611,18 @@ impl Launcher for Pair {
 /// Runs a pair, and gives the requests and the entries of base and head.
 fn ran_in_turns(
     each: [Vec<f64>; 2],
+    samples: (u32, u32),
+    crowded: u32,
+) -> (Vec<String>, [Vec<Entry>; 2]) {
+    ran_abreast(each, samples, crowded, 1)
+}
+
+/// Runs as many pairs at the same time.
+fn ran_abreast(
+    each: [Vec<f64>; 2],
     (min_samples, samples): (u32, u32),
-    crowded: bool,
+    crowded: u32,
+    invocations: u32,
 ) -> (Vec<String>, [Vec<Entry>; 2]) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.toml");
@@ -621,7 +638,7 @@ fn ran_in_turns(
         crowded,
         log: log.clone(),
     };
-    let mut launchers = [pair("base", base, false), pair("head", head, crowded)];
+    let mut launchers = [pair("base", base, 0), pair("head", head, crowded)];
     let mut states = [None, None].map(SessionState::new);
     let mut spent = [TimeSpent::default(); 2];
     let entries = [(); 2].map(|()| Mutex::new(Vec::new()));
@@ -631,28 +648,32 @@ fn ran_in_turns(
         cases: suite.cases.iter().cloned().map(Some).collect(),
     });
     let sides = launchers.iter_mut().zip(&mut states).zip(&mut spent);
-    let running =
-        sides
-            .zip(&lanes)
-            .zip(&entries)
-            .map(|((((launcher, state), spent), lane), entries)| {
-                let session = Session {
+    let mut sides = sides
+        .zip(&entries)
+        .map(|(((launcher, state), spent), entries)| {
+            let keep = |entry: &Entry| {
+                entries.lock().unwrap().push(entry.clone());
+                Ok::<(), Infallible>(())
+            };
+            RunningSide {
+                session: Session {
                     suite: &suite,
                     launcher,
                     state,
                     spent,
-                };
-                let keep = |entry: &Entry| {
-                    entries.lock().unwrap().push(entry.clone());
-                    Ok::<(), Infallible>(())
-                };
-                Running::new(session, lane, 0, Box::new(keep))
-            });
-    let block = Block {
-        invocation: 0,
-        lanes: lanes.to_vec(),
-    };
-    run(&block, running.collect(), &mut Silent).unwrap();
+                },
+                keep: Box::new(keep),
+            }
+        });
+    let (base, head) = (sides.next(), sides.next().unwrap());
+    drop(sides);
+    let lanes = lanes.to_vec();
+    let blocks = (0..invocations).map(|invocation| Block {
+        invocation,
+        lanes: lanes.clone(),
+    });
+    let blocks: Vec<Block> = blocks.collect();
+    run(&blocks, &mut RunningSides { head, base }, &mut Silent).unwrap();
     let log = log.lock().unwrap().clone();
     (log, entries.map(|entries| entries.into_inner().unwrap()))
 }
@@ -671,7 +692,7 @@ fn only_measured(entries: &[Entry]) -> &Measurement {
 
 #[test]
 fn a_pair_swaps_places_each_turn_until_its_own_error_is_small() {
-    let (log, [base, head]) = ran_in_turns([vec![1e6], vec![1.1e6]], (2, 8), false);
+    let (log, [base, head]) = ran_in_turns([vec![1e6], vec![1.1e6]], (2, 8), 0);
     let turns: Vec<&String> = log
         .iter()
         .filter(|line| !line.contains("prepare"))
@@ -710,12 +731,12 @@ fn noise_within_a_pair_takes_more_samples_and_what_both_share_none() {
         .take(24)
         .map(|at| 1e6 * (1.0 + 0.1 * f64::from(at * 7 % 10)))
         .collect();
-    let (_, [shared, _]) = ran_in_turns([noise.clone(), noise.clone()], (2, 8), false);
+    let (_, [shared, _]) = ran_in_turns([noise.clone(), noise.clone()], (2, 8), 0);
     assert_eq!(only_measured(&shared).samples.device_ns.len(), 8);
     let (log, _) = ran_in_turns(
         [noise.clone(), noise.into_iter().rev().collect()],
         (2, 8),
-        false,
+        0,
     );
     let turns = log
         .iter()
@@ -727,16 +748,52 @@ fn noise_within_a_pair_takes_more_samples_and_what_both_share_none() {
 #[test]
 fn a_pair_whose_error_is_small_takes_half_of_forty_samples() {
     for (min_samples, taken) in [(5, 20), (24, 24)] {
-        let (_, [base, _]) = ran_in_turns([vec![1e6], vec![1.1e6]], (min_samples, 40), false);
+        let (_, [base, _]) = ran_in_turns([vec![1e6], vec![1.1e6]], (min_samples, 40), 0);
         assert_eq!(only_measured(&base).samples.device_ns.len(), taken);
     }
 }
 
 #[test]
 fn sides_for_which_there_is_no_room_together_are_measured_one_after_the_other() {
-    let (log, [base, head]) = ran_in_turns([vec![1e6], vec![1.1e6]], (2, 8), true);
+    let (log, [base, head]) = ran_in_turns([vec![1e6], vec![1.1e6]], (2, 8), 1);
     assert!(log.iter().all(|line| !line.contains("resume")), "{log:?}");
     for entries in [base, head] {
         assert!(only_measured(&entries).ratios.is_empty());
+    }
+}
+
+#[test]
+fn pairs_that_are_up_together_prepare_before_any_is_measured() {
+    let (log, [base, head]) = ran_abreast([vec![1e6], vec![1.1e6]], (2, 8), 0, 3);
+    let lines_with = |what: &str| -> Vec<usize> {
+        let lines = log.iter().enumerate();
+        lines
+            .filter(|(_, line)| line.contains(what))
+            .map(|(at, _)| at)
+            .collect()
+    };
+    let (prepared, measured) = (lines_with("prepare"), lines_with("measure"));
+    assert_eq!((prepared.len(), measured.len()), (6, 6), "{log:?}");
+    assert!(prepared.iter().max() < measured.iter().min(), "{log:?}");
+    for (number, (base, head)) in base.iter().zip(&head).enumerate() {
+        assert_eq!(
+            (base.invocation, head.invocation),
+            (number as u32, number as u32)
+        );
+        let Outcome::Measured(head) = &head.outcome else {
+            panic!("{head:?}");
+        };
+        assert!((head.ratios[&Metric::Device] - 1.1).abs() < 1e-9);
+    }
+}
+
+#[test]
+fn pairs_for_which_there_is_no_room_together_are_measured_one_after_the_other() {
+    let (log, [_, head]) = ran_abreast([vec![1e6], vec![1.1e6]], (2, 8), 1, 2);
+    let prepared = log.iter().filter(|line| line.contains("prepare")).count();
+    assert_eq!(prepared, 4 + 4, "{log:?}");
+    assert_eq!(head.len(), 2);
+    for entry in &head {
+        assert!(!only_measured(std::slice::from_ref(entry)).ratios.is_empty());
     }
 }

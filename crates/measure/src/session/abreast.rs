@@ -1,0 +1,208 @@
+//! Runs blocks: their workers are up at the same time, and each prepares a case. They take and check
+//! their samples in turn, one working while the others wait.
+//!
+//! On a GPU the blocks are those of several invocations, as far as its memory holds them. Preparing
+//! and counting is work of the host: ten processes take two seconds for what takes one process after
+//! the other six. Checks wait for the GPU again and again, which gives each process a slice of its
+//! time: two at the same time take three times as long as one after the other.
+
+use super::lane::{LaneCase, RunningLane, RunningSides};
+use super::sides::{compare_calls, compare_results, compare_turns};
+use super::turns::take_turns;
+use super::{Observer, counts_structure};
+use crate::laps::Laps;
+use crate::schedule::Block;
+use crate::worker::at_once;
+use regatta_core::record::header::PairSide;
+use regatta_core::suite::Settings;
+
+/// Runs blocks, handing each entry to the writer of its side as soon as it is there. Where only one
+/// worker may be up, or only one case fits into memory, lanes run one after the other.
+///
+/// # Errors
+/// Whatever a writer fails with; nothing a worker does is an error here.
+pub fn run<E>(
+    blocks: &[Block],
+    sides: &mut RunningSides<'_, E>,
+    observer: &mut dyn Observer,
+) -> Result<(), E> {
+    let numbered = blocks.iter().enumerate();
+    let lanes = numbered.flat_map(|(number, block)| {
+        let lanes = block.lanes.iter();
+        lanes.map(move |lane| RunningLane::new(lane, number, block.invocation))
+    });
+    measure_from(0, &mut lanes.collect::<Vec<_>>(), sides, observer)
+}
+
+/// Measures the cases of lanes from a place on: those of all lanes together while there is room,
+/// then those of each block, then those of each lane.
+fn measure_from<E>(
+    mut place: usize,
+    lanes: &mut [RunningLane<'_>],
+    sides: &mut RunningSides<'_, E>,
+    observer: &mut dyn Observer,
+) -> Result<(), E> {
+    let invocations = lanes.iter().map(|lane| lane.invocation);
+    if let (Some(first), Some(last)) = (invocations.clone().min(), invocations.max()) {
+        observer.invocations(first..=last);
+    }
+    let places = lanes.iter().map(|lane| lane.lane.cases.len()).max();
+    let places = places.unwrap_or(0);
+    while place < places
+        && (lanes.len() == 1 || !sides.one_at_a_time())
+        && at_place(lanes, place, sides, observer)?
+    {
+        place += 1;
+    }
+    if place < places {
+        let several = lanes.iter().any(|lane| lane.block != lanes[0].block);
+        for part in lanes.chunk_by_mut(|one, other| several && one.block == other.block) {
+            measure_from(place, part, sides, observer)?;
+        }
+    }
+    end_workers(lanes, sides);
+    Ok(())
+}
+
+/// Measures the cases of all lanes at one place. Returns false, with nothing measured, where they
+/// have to be prepared one after the other.
+fn at_place<E>(
+    lanes: &mut [RunningLane<'_>],
+    place: usize,
+    sides: &mut RunningSides<'_, E>,
+    observer: &mut dyn Observer,
+) -> Result<bool, E> {
+    start_workers(lanes, place, sides);
+    let mut cases = Vec::new();
+    for lane in lanes.iter_mut() {
+        let session = &mut sides.of(lane.lane.side).session;
+        cases.extend(lane.begin(place, session, observer));
+    }
+    let several = cases.iter().any(|case| !case.is_beside(&cases[0]));
+    at_once_in(cases.iter_mut().collect(), sides, LaneCase::prepare);
+    for case in &mut cases {
+        case.take_prepared(&mut sides.of(case.side()).session);
+    }
+    let mut lack_room = cases.len() > 1 && cases.iter().any(LaneCase::lacks_room);
+    // A tuner beside other processes would choose by times that they disturb.
+    lack_room |= several && cases.iter().any(LaneCase::is_tuned);
+    if !lack_room {
+        for block in cases.chunk_by_mut(|one, other| one.is_beside(other)) {
+            compare_calls(block, sides);
+            compare_results(block, sides, false);
+            take_turns(block, sides);
+            lack_room = several && block.iter().any(LaneCase::lacked_room);
+            if lack_room {
+                break;
+            }
+        }
+    }
+    if lack_room {
+        cases.into_iter().for_each(LaneCase::put_back);
+        abandon(lanes, sides);
+        return Ok(false);
+    }
+    for case in &mut cases {
+        case.take_times(&mut sides.of(case.side()).session);
+    }
+    for block in cases.chunk_by_mut(|one, other| one.is_beside(other)) {
+        compare_turns(block);
+        compare_results(block, sides, true);
+    }
+    count_structure(&mut cases, sides);
+    at_once_in(cases.iter_mut().collect(), sides, LaneCase::release);
+    for case in cases {
+        let side = sides.of(case.side());
+        let entry = case.end(&mut side.session);
+        (side.keep)(&entry)?;
+        observer.done(&entry);
+    }
+    Ok(true)
+}
+
+/// Does a part of the work on all of these cases at the same time.
+fn at_once_in<'l, 'a, E>(
+    cases: Vec<&mut LaneCase<'l, 'a>>,
+    sides: &mut RunningSides<'_, E>,
+    work: fn(&mut LaneCase<'l, 'a>, &Settings),
+) {
+    let (mut laps, count) = (Laps::begin(), cases.len().max(1) as f64);
+    let works = cases.into_iter().map(|case| {
+        let suite = sides.of(case.side()).session.suite;
+        move || {
+            work(case, &suite.settings);
+            case
+        }
+    });
+    let done = at_once(works.collect());
+    let taken = laps.end() / count;
+    for case in done {
+        sides.of(case.side()).session.spend(case.case, taken);
+    }
+}
+
+/// Counts the structure of a call in the invocations that do: in the first, whose operations are
+/// timed as well, in one process after the other, and in the others at the same time.
+fn count_structure<E>(cases: &mut [LaneCase<'_, '_>], sides: &mut RunningSides<'_, E>) {
+    let mut beside = Vec::new();
+    for case in cases {
+        let settings = &sides.of(case.side()).session.suite.settings;
+        let invocation = case.lane.invocation;
+        if !counts_structure(invocation, settings.invocations) {
+            continue;
+        }
+        if invocation == 0 || settings.instructions {
+            at_once_in(vec![case], sides, LaneCase::count_structure);
+        } else {
+            beside.push(case);
+        }
+    }
+    at_once_in(beside, sides, LaneCase::count_structure);
+}
+
+/// Starts the workers of lanes with a case at this place that are not up, those of both sides at the
+/// same time.
+fn start_workers<E>(lanes: &mut [RunningLane<'_>], place: usize, sides: &mut RunningSides<'_, E>) {
+    let absent = lanes.iter_mut().filter(|lane| lane.is_absent(place));
+    let (base, head): (Vec<_>, Vec<_>) = absent.partition(|lane| lane.lane.side == PairSide::Base);
+    let count = (base.len() + head.len()).max(1) as f64;
+    let mut laps = Laps::begin();
+    let starts = sides.both().zip([head, base]).map(|(side, lanes)| {
+        let launcher = &mut *side.session.launcher;
+        move || {
+            let starts = lanes.into_iter();
+            let starts = starts.map(|lane| (launcher.start(&lane.lane.worker), lane));
+            starts.collect::<Vec<_>>()
+        }
+    });
+    let started = at_once(starts.collect());
+    let taken = laps.end() / count;
+    for (started, lane) in started.into_iter().flatten() {
+        sides.of(lane.lane.side).session.spent.workers += taken;
+        lane.take_started(started);
+    }
+}
+
+/// Ends all workers: their cases are measured later, in fewer processes.
+fn abandon<E>(lanes: &mut [RunningLane<'_>], sides: &mut RunningSides<'_, E>) {
+    for lane in lanes.iter() {
+        let session = &mut sides.of(lane.lane.side).session;
+        // Workers that wait for their pair take memory that the case lacks.
+        session.launcher.end_ahead();
+        // One that did not start while other processes were up may start alone.
+        session.state.one_at_a_time |= lane.is_down();
+    }
+    end_workers(lanes, sides);
+}
+
+/// Ends the workers that are up, all at the same time.
+fn end_workers<E>(lanes: &mut [RunningLane<'_>], sides: &mut RunningSides<'_, E>) {
+    let (mut laps, count) = (Laps::begin(), lanes.len().max(1) as f64);
+    let workers = lanes.iter_mut().map(RunningLane::take_worker);
+    let ends = workers.map(|worker| move || drop(worker));
+    at_once(ends.collect());
+    let taken = laps.end() / count;
+    for lane in lanes {
+        sides.of(lane.lane.side).session.spent.workers += taken;
+    }
+}

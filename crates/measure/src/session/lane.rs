@@ -1,0 +1,434 @@
+//! A worker of a block, and the case that it has.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::census::count;
+use super::outside_clock::{cpu_of_children, keep_waits_for_children};
+use super::{
+    Asked, CaseEnd, Observer, Ready, Session, completed, fault_of, limit, no_answer, start_of,
+    worker_lost,
+};
+use crate::interference::MachineCounters;
+use crate::laps::Laps;
+use crate::schedule::Lane;
+use crate::worker::{Conversation, WorkerError};
+use regatta_core::record::header::PairSide;
+use regatta_core::record::types::{Entry, Fault, Measurement, Outcome, Start};
+use regatta_core::suite::Settings;
+use regatta_worker::attention::Case;
+use regatta_worker::operator::Operands;
+use regatta_worker::protocol::{Measure, ReplyBody, RequestBody};
+use regatta_worker::units::Nanoseconds;
+
+/// Writes the entry of a case into its run.
+type Keep<'a, E> = Box<dyn FnMut(&Entry) -> Result<(), E> + 'a>;
+
+/// A side of blocks that run.
+pub struct RunningSide<'a, E> {
+    /// The session of its workers.
+    pub session: Session<'a>,
+    /// Writes its entries.
+    pub keep: Keep<'a, E>,
+}
+
+/// The sides of blocks that run.
+pub struct RunningSides<'a, E> {
+    /// The side that is judged.
+    pub head: RunningSide<'a, E>,
+    /// A base that is measured in pairs with it.
+    pub base: Option<RunningSide<'a, E>>,
+}
+
+impl<'a, E> RunningSides<'a, E> {
+    /// The side of a lane.
+    pub(super) fn of(&mut self, side: PairSide) -> &mut RunningSide<'a, E> {
+        match (side, &mut self.base) {
+            (PairSide::Base, Some(base)) => base,
+            _ => &mut self.head,
+        }
+    }
+
+    /// The head, and the base where there is one.
+    pub(super) fn both(&mut self) -> impl Iterator<Item = &mut RunningSide<'a, E>> {
+        [Some(&mut self.head), self.base.as_mut()]
+            .into_iter()
+            .flatten()
+    }
+
+    /// True once two workers could not be up at the same time.
+    pub(super) fn one_at_a_time(&mut self) -> bool {
+        self.both().any(|side| side.session.state.one_at_a_time)
+    }
+}
+
+/// A lane that runs, with its worker.
+pub(super) struct RunningLane<'a> {
+    pub(super) lane: &'a Lane,
+    /// The number of its block among those that run at the same time.
+    pub(super) block: usize,
+    pub(super) invocation: u32,
+    worker: LaneWorker,
+    /// True until the first case of the worker's process.
+    just_started: bool,
+}
+
+pub(super) enum LaneWorker {
+    /// To be started for the next case.
+    Absent,
+    /// Started.
+    Up(Box<dyn Conversation>),
+    /// It could not be started; so ends every case that is left.
+    Down(Box<Outcome>),
+}
+
+impl<'a> RunningLane<'a> {
+    /// A lane of a block, whose worker is not started yet.
+    pub(super) fn new(lane: &'a Lane, block: usize, invocation: u32) -> RunningLane<'a> {
+        RunningLane {
+            lane,
+            block,
+            invocation,
+            worker: LaneWorker::Absent,
+            just_started: false,
+        }
+    }
+
+    /// True where a worker has to be started for the case at this place.
+    pub(super) fn is_absent(&self, place: usize) -> bool {
+        let has_case = self.lane.cases.get(place).is_some_and(Option::is_some);
+        has_case && matches!(self.worker, LaneWorker::Absent)
+    }
+
+    /// True where the worker could not be started.
+    pub(super) fn is_down(&self) -> bool {
+        matches!(self.worker, LaneWorker::Down(_))
+    }
+
+    /// The worker, which this lane has no longer.
+    pub(super) fn take_worker(&mut self) -> LaneWorker {
+        std::mem::replace(&mut self.worker, LaneWorker::Absent)
+    }
+
+    /// Takes in a worker's start.
+    pub(super) fn take_started(&mut self, started: Result<Box<dyn Conversation>, WorkerError>) {
+        self.just_started = true;
+        self.worker = match started {
+            Ok(conversation) => LaneWorker::Up(conversation),
+            // Whatever it died of: no case was put to it.
+            Err(error) => LaneWorker::Down(Box::new(worker_lost(&error, Fault::Refused))),
+        };
+    }
+
+    /// The case at a place, with the worker that is to prepare it. One that did not come up is not
+    /// tried again: with a device gone, each start would take its time and fail alike.
+    pub(super) fn begin(
+        &mut self,
+        place: usize,
+        session: &mut Session<'_>,
+        observer: &mut dyn Observer,
+    ) -> Option<LaneCase<'_, 'a>> {
+        let case = self.lane.cases.get(place)?.as_ref()?;
+        observer.case(case);
+        let (conversation, stage) = match self.take_worker() {
+            LaneWorker::Up(conversation) => {
+                let request = session.prepare_request(&*conversation, case, self.invocation);
+                let stage = match request {
+                    Ok(asked) => Stage::Asked(Box::new(asked)),
+                    Err(end) => Stage::Ended(end),
+                };
+                (Some(conversation), stage)
+            }
+            LaneWorker::Down(outcome) => {
+                self.worker = LaneWorker::Down(outcome.clone());
+                (None, Stage::Ended(CaseEnd::Outcome(outcome)))
+            }
+            LaneWorker::Absent => (None, Stage::Ended(out_of_turn().into())),
+        };
+        let conversation_start = conversation.as_ref().and_then(|worker| worker.start());
+        let first = std::mem::take(&mut self.just_started);
+        Some(LaneCase {
+            start: start_of(conversation_start, first),
+            lane: self,
+            case,
+            conversation,
+            began: session.state.load.look(),
+            holds_case: false,
+            stage,
+            turns: None,
+            turn: 0,
+            loaded: BTreeSet::new(),
+        })
+    }
+}
+
+/// A case while it is measured.
+pub(super) struct LaneCase<'l, 'a> {
+    pub(super) lane: &'l mut RunningLane<'a>,
+    pub(super) case: &'a Case,
+    /// The worker; `None` where that is not up.
+    conversation: Option<Box<dyn Conversation>>,
+    start: Option<Start>,
+    /// The machine as the case was asked for.
+    began: Option<MachineCounters>,
+    holds_case: bool,
+    pub(super) stage: Stage,
+    pub(super) turns: Option<Turns>,
+    /// Samples of each turn, once they are taken.
+    pub(super) turn: u32,
+    /// Files that the worker had loaded when it released the case.
+    loaded: BTreeSet<PathBuf>,
+}
+
+/// The progress of a case.
+pub(super) enum Stage {
+    /// To be prepared.
+    Asked(Box<Asked>),
+    /// The worker has replied, and nothing is checked yet.
+    Replied(Box<(Asked, Result<ReplyBody, WorkerError>)>),
+    Ready(Box<Ready>),
+    Timed(Box<Ready>, Box<Measurement>),
+    Ended(CaseEnd),
+}
+
+/// The samples of a case that were asked for, and what came.
+pub(super) struct Turns {
+    pub(super) measure: Measure,
+    began: Option<MachineCounters>,
+    /// CPU time of the worker's child processes before.
+    children: Duration,
+    reply: Result<ReplyBody, WorkerError>,
+    /// Times of the turns so far.
+    pub(super) device_ns: Vec<f64>,
+}
+
+impl LaneCase<'_, '_> {
+    /// The side whose run it belongs to.
+    pub(super) fn side(&self) -> PairSide {
+        self.lane.lane.side
+    }
+
+    /// True where the other case is of the same block.
+    pub(super) fn is_beside(&self, other: &LaneCase<'_, '_>) -> bool {
+        self.lane.block == other.lane.block
+    }
+
+    /// The data of a declared operator and the folder of its results, if these are there.
+    pub(super) fn declared(&self) -> Option<&(Operands, PathBuf)> {
+        match &self.stage {
+            Stage::Ready(ready) | Stage::Timed(ready, _) => ready.declared.as_deref(),
+            Stage::Asked(_) | Stage::Replied(_) | Stage::Ended(_) => None,
+        }
+    }
+
+    /// True where it may be for want of room that the case was not prepared: memory, or a device
+    /// that takes one process.
+    pub(super) fn lacks_room(&self) -> bool {
+        let Stage::Ended(CaseEnd::Outcome(outcome)) = &self.stage else {
+            return false;
+        };
+        let unavailable = matches!(
+            **outcome,
+            Outcome::Failed {
+                fault: Fault::Unavailable,
+                ..
+            }
+        );
+        unavailable || self.conversation.is_none()
+    }
+
+    /// True where memory ended while samples were taken.
+    pub(super) fn lacked_room(&self) -> bool {
+        let reply = self.turns.as_ref().map(|turns| &turns.reply);
+        matches!(reply, Some(Ok(ReplyBody::Unavailable { .. })))
+    }
+
+    /// True where the case was prepared by a tuner's choice.
+    pub(super) fn is_tuned(&self) -> bool {
+        matches!(&self.stage, Stage::Ready(ready) if !ready.prepared.tuned.is_empty())
+    }
+
+    /// The stage, which ends the case unless another is put in its place.
+    fn take_stage(&mut self) -> Stage {
+        std::mem::replace(&mut self.stage, Stage::Ended(out_of_turn().into()))
+    }
+
+    /// Has the worker prepare the case.
+    pub(super) fn prepare(&mut self, settings: &Settings) {
+        self.stage = match (self.take_stage(), &mut self.conversation) {
+            (Stage::Asked(asked), Some(worker)) => {
+                let body = RequestBody::Prepare(asked.prepare.clone());
+                let reply = worker.ask(body, limit(settings));
+                self.holds_case = matches!(reply, Ok(ReplyBody::Prepared(_)));
+                Stage::Replied(Box::new((*asked, reply)))
+            }
+            (stage, _) => stage,
+        };
+    }
+
+    /// Checks the results of a first call.
+    pub(super) fn take_prepared(&mut self, session: &mut Session<'_>) {
+        let mut laps = Laps::begin();
+        self.stage = match (self.take_stage(), &self.conversation) {
+            (Stage::Replied(replied), Some(worker)) => {
+                let (asked, reply) = *replied;
+                let began = self.began.as_ref();
+                let ready = reply.map_err(CaseEnd::from).and_then(|reply| {
+                    session.prepared(worker.hello(), self.case, asked, reply, began)
+                });
+                ready.map_or_else(Stage::Ended, |ready| Stage::Ready(Box::new(ready)))
+            }
+            (stage, _) => stage,
+        };
+        session.spend(self.case, laps.end());
+    }
+
+    /// Asks for the samples of a turn. Returns true where more turns may follow.
+    pub(super) fn turn(&mut self, session: &mut Session<'_>, in_turns: bool, last: bool) -> bool {
+        let (Stage::Ready(_), Some(worker)) = (&self.stage, &mut self.conversation) else {
+            return false;
+        };
+        let settings = &session.suite.settings;
+        let mut laps = Laps::begin();
+        if let Some(turns) = &mut self.turns {
+            if !is_paused(&turns.reply) {
+                return false;
+            }
+            let limit = limit(settings) + Duration::from_millis(turns.measure.budget_ms);
+            turns.reply = worker.ask(RequestBody::Resume { last }, limit);
+        } else {
+            let of_case = (self.case, self.lane.invocation);
+            let measure = session.measure_request(&**worker, of_case, in_turns);
+            let limit = limit(settings) + Duration::from_millis(measure.budget_ms);
+            let began = session.state.load.look();
+            let children = worker.process().map_or(Duration::ZERO, cpu_of_children);
+            let reply = worker.ask(RequestBody::Measure(measure.clone()), limit);
+            self.turns = Some(Turns {
+                measure,
+                began,
+                children,
+                reply,
+                device_ns: Vec::new(),
+            });
+        }
+        session.spend(self.case, laps.end());
+        let Some(turns) = &mut self.turns else {
+            return false;
+        };
+        if let Ok(ReplyBody::Paused { device_ns }) = &turns.reply {
+            turns.device_ns.extend(device_ns.iter().map(|time| time.0));
+        }
+        is_paused(&turns.reply)
+    }
+
+    /// Takes in the last reply to a request for samples.
+    pub(super) fn take_times(&mut self, session: &mut Session<'_>) {
+        let Some(turns) = self.turns.take() else {
+            return;
+        };
+        let (Stage::Ready(ready), Some(worker)) = (&self.stage, &mut self.conversation) else {
+            return;
+        };
+        self.turn = turns.measure.pause_every;
+        let (mut laps, mut clock) = (Laps::begin(), Nanoseconds(0.0));
+        let device = worker.hello().device.clone();
+        let children = worker.process().map_or(Duration::ZERO, cpu_of_children);
+        let measurement = turns.reply.map_err(CaseEnd::from).and_then(|reply| {
+            let answered = (&turns.measure, reply);
+            let of_case = (self.case, &**ready);
+            let mut measurement =
+                session.checked(&device, of_case, answered, turns.began.as_ref())?;
+            let children = children.saturating_sub(turns.children);
+            keep_waits_for_children(&mut measurement, children);
+            let mut lap = Laps::begin();
+            let (of_case, invocation) = ((self.case, &ready.variant), self.lane.invocation);
+            let bound = session.bound(worker.as_mut(), invocation, of_case, &measurement);
+            clock = lap.end();
+            bound.map(|()| measurement)
+        });
+        session.spend(self.case, laps.end());
+        session.spent.cases -= clock;
+        session.spent.clocks += clock;
+        self.stage = match (measurement, self.take_stage()) {
+            (Ok(measurement), Stage::Ready(ready)) => Stage::Timed(ready, Box::new(measurement)),
+            (Err(end), _) => Stage::Ended(end),
+            (Ok(_), stage) => stage,
+        };
+    }
+
+    /// Counts the structure of a call.
+    pub(super) fn count_structure(&mut self, settings: &Settings) {
+        self.stage = match self.take_stage() {
+            // Nothing is timed.
+            Stage::Ready(ready) => Stage::Timed(ready, Box::default()),
+            stage => stage,
+        };
+        if let (Stage::Timed(_, measurement), Some(worker)) =
+            (&mut self.stage, &mut self.conversation)
+            && let Err(error) = count(&mut **worker, self.lane.invocation, settings, measurement)
+        {
+            self.stage = Stage::Ended(CaseEnd::Lost(error));
+        }
+    }
+
+    /// Has the worker let go of its case. Whatever comes of it, what was found of the case stays; but
+    /// a worker that does not let go is not used for the next one.
+    pub(super) fn release(&mut self, settings: &Settings) {
+        let Some(mut worker) = self.conversation.take() else {
+            return;
+        };
+        let mut lives = !matches!(self.stage, Stage::Ended(CaseEnd::Lost(_)));
+        if lives && self.holds_case {
+            let reply = worker.ask(RequestBody::Release, limit(settings));
+            self.loaded.extend(worker.loaded());
+            lives = match reply {
+                Ok(ReplyBody::Released { files }) => {
+                    self.loaded.extend(files);
+                    true
+                }
+                _ => false,
+            };
+        }
+        if lives {
+            self.lane.worker = LaneWorker::Up(worker);
+        }
+    }
+
+    /// Gives the lane its worker back, with the case that this may hold.
+    pub(super) fn put_back(mut self) {
+        if let Some(worker) = self.conversation.take() {
+            self.lane.worker = LaneWorker::Up(worker);
+        }
+    }
+
+    /// The entry of the case.
+    pub(super) fn end(self, session: &mut Session<'_>) -> Entry {
+        session.state.loaded.extend(self.loaded);
+        let outcome = match self.stage {
+            Stage::Timed(ready, measurement) => Outcome::Measured(completed(*ready, *measurement)),
+            // Nothing was timed or counted.
+            Stage::Ready(ready) => Outcome::Measured(completed(*ready, Measurement::default())),
+            Stage::Ended(CaseEnd::Outcome(outcome)) => *outcome,
+            Stage::Ended(CaseEnd::Lost(error)) => worker_lost(&error, fault_of(&error)),
+            Stage::Asked(_) | Stage::Replied(_) => out_of_turn(),
+        };
+        Entry {
+            case: self.case.id(),
+            invocation: self.lane.invocation,
+            outcome,
+            start: self.start,
+        }
+    }
+}
+
+fn is_paused(reply: &Result<ReplyBody, WorkerError>) -> bool {
+    matches!(reply, Ok(ReplyBody::Paused { .. }))
+}
+
+/// The outcome of a case whose worker paused without end.
+fn out_of_turn() -> Outcome {
+    no_answer(ReplyBody::Paused {
+        device_ns: Vec::new(),
+    })
+}
