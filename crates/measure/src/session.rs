@@ -62,6 +62,8 @@ pub struct SessionState {
     shortest: BTreeMap<CaseId, outside_clock::CallTime>,
     /// True once two workers could not be up at the same time.
     one_at_a_time: bool,
+    /// Workers that prepared a case by a tuner's choice.
+    tuning: BTreeSet<String>,
     /// Cores that this process may use.
     cores: Vec<u32>,
     /// The fastest that they were.
@@ -86,6 +88,11 @@ impl SessionState {
             .filter(|count| *count > 0)?;
         let drawn = draw(0, invocation, &case.problem) % cores;
         self.cores.get(usize::try_from(drawn).ok()?).copied()
+    }
+
+    /// True where a tuner chooses in this worker: beside other processes by times that they disturb.
+    pub(crate) fn tunes(&self, worker: &str) -> bool {
+        self.tuning.contains(worker)
     }
 
     /// The part that these cases have of the time that all took until now.
@@ -183,7 +190,9 @@ impl Session<'_> {
                 let unusable = |reason| failed(Fault::Other, reason);
                 let operands = operator.operands(problem);
                 let operands = operands.map_err(|(key, why)| unusable(format!("{key}: {why}")))?;
-                let folder = self.state.declared.folder(invocation).map_err(unusable)?;
+                let worker = case.variant.worker_name();
+                let folder = self.state.declared.folder(&worker, invocation);
+                let folder = folder.map_err(unusable)?;
                 (Some(Box::new(operands)), Some(folder))
             }
         };

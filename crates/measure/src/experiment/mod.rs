@@ -23,10 +23,10 @@ use std::time::{Duration, Instant};
 
 use crate::SetupError;
 use crate::laps::{Laps, TimeSpent};
-use crate::schedule::{self, Block, CasePair};
+use crate::schedule::{self, Block, CasePair, Lane};
 use crate::session::{self, Observer, RunningSides};
 use crate::worker::at_once;
-use crate::workers::{MAX_AHEAD, Processes};
+use crate::workers::MAX_AHEAD;
 use regatta_core::record::header::PairSide;
 use regatta_core::record::now;
 use regatta_core::record::run_file::{NO_RESUME, Opening, RunWriter};
@@ -301,6 +301,8 @@ impl Experiment {
         let invocations: Vec<&[Block]> = invocations.collect();
         let (planned, mut begun, mut limited) = (invocations.len(), 0, false);
         let (mut left, mut longest) = (&blocks[..], None::<Duration>);
+        let first = self.abreast(&invocations);
+        self.start_ahead(&invocations[..first].concat());
         while begun < planned {
             let in_time = self.in_time(longest);
             limited = in_time == 0;
@@ -313,7 +315,14 @@ impl Experiment {
                 .map(|blocks| blocks.len());
             let (blocks, rest) = left.split_at(count.sum());
             let since = Instant::now();
-            self.measure_blocks(blocks, files, progress.as_mut())?;
+            if abreast > 1 {
+                self.start_ahead(blocks);
+                self.measure_blocks(blocks, files, progress.as_mut())?;
+            } else {
+                for block in blocks {
+                    self.measure_blocks(std::slice::from_ref(block), files, progress.as_mut())?;
+                }
+            }
             longest = longest.max(Some(since.elapsed() / abreast as u32));
             (left, begun) = (rest, begun + abreast);
         }
@@ -362,18 +371,19 @@ impl Experiment {
         let mut fits = |blocks: &&&[Block]| {
             let mut of_blocks = blocks.iter().flat_map(|block| &block.lanes);
             lanes += of_blocks.clone().count();
-            let have_room = of_blocks.all(|lane| self.started(lane.side).has_room(&lane.worker));
+            let have_room = of_blocks.all(|lane| self.may_be_beside(lane));
             have_room && lanes <= MAX_AHEAD
         };
         invocations.iter().take_while(&mut fits).count()
     }
 
-    /// The workers of a side.
-    fn started(&mut self, side: PairSide) -> &mut Processes {
-        match (side, &mut self.paired) {
-            (PairSide::Base, Some(base)) => base.started(),
-            _ => self.head.started(),
-        }
+    /// True where the worker of a lane may prepare cases beside other processes of its own.
+    fn may_be_beside(&mut self, lane: &Lane) -> bool {
+        let arm = match (lane.side, &mut self.paired) {
+            (PairSide::Base, Some(base)) => base,
+            _ => &mut self.head,
+        };
+        arm.started().has_room(&lane.worker) && !arm.session.tunes(&lane.worker)
     }
 
     /// Starts the workers of blocks on a GPU before they are wanted, those of both sides at the same
@@ -413,7 +423,6 @@ impl Experiment {
         files: &mut RunFiles,
         progress: &mut dyn Observer,
     ) -> Result<(), ExperimentError> {
-        self.start_ahead(blocks);
         let what = match self.paired {
             Some(_) => "comparison",
             None => "run",

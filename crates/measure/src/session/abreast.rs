@@ -6,6 +6,8 @@
 //! the other six. Checks wait for the GPU again and again, which gives each process a slice of its
 //! time: two at the same time take three times as long as one after the other.
 
+use std::collections::BTreeMap;
+
 use super::lane::{LaneCase, RunningLane, RunningSides};
 use super::sides::{compare_calls, compare_results, compare_turns};
 use super::turns::take_turns;
@@ -48,44 +50,52 @@ fn measure_from<E>(
     }
     let places = lanes.iter().map(|lane| lane.lane.cases.len()).max();
     let places = places.unwrap_or(0);
+    let mut apart = BTreeMap::new();
     while place < places
         && (lanes.len() == 1 || !sides.one_at_a_time())
-        && at_place(lanes, place, sides, observer)?
+        && at_place(lanes, place, &mut apart, sides, observer)?
     {
         place += 1;
     }
-    if place < places {
-        let several = lanes.iter().any(|lane| lane.block != lanes[0].block);
-        for part in lanes.chunk_by_mut(|one, other| several && one.block == other.block) {
-            measure_from(place, part, sides, observer)?;
+    end_workers(lanes, sides);
+    let several = lanes.iter().any(|lane| lane.block != lanes[0].block);
+    for part in lanes.chunk_by_mut(|one, other| several && one.block == other.block) {
+        let from = apart.get(&part[0].block).copied().unwrap_or(place);
+        if from < places {
+            measure_from(from, part, sides, observer)?;
         }
     }
-    end_workers(lanes, sides);
     Ok(())
 }
 
 /// Measures the cases of all lanes at one place. Returns false, with nothing measured, where they
-/// have to be prepared one after the other.
+/// have to be prepared one after the other. Blocks that have to be measured `apart` are left out, and
+/// named there with the first place that they have left.
 fn at_place<E>(
     lanes: &mut [RunningLane<'_>],
     place: usize,
+    apart: &mut BTreeMap<usize, usize>,
     sides: &mut RunningSides<'_, E>,
     observer: &mut dyn Observer,
 ) -> Result<bool, E> {
-    start_workers(lanes, place, sides);
+    let together = lanes.iter_mut();
+    let together = together.filter(|lane| !apart.contains_key(&lane.block));
+    let mut together: Vec<_> = together.collect();
+    start_workers(&mut together, place, sides);
     let mut cases = Vec::new();
-    for lane in lanes.iter_mut() {
-        let session = &mut sides.of(lane.lane.side).session;
+    for lane in together {
+        let session = &mut sides.get(lane.lane.side).session;
         cases.extend(lane.begin(place, session, observer));
     }
     let several = cases.iter().any(|case| !case.is_beside(&cases[0]));
     at_once_in(cases.iter_mut().collect(), sides, LaneCase::prepare);
     for case in &mut cases {
-        case.take_prepared(&mut sides.of(case.side()).session);
+        case.take_prepared(&mut sides.get(case.side()).session);
+    }
+    if several {
+        cases = without_tuned(cases, place, apart, sides);
     }
     let mut lack_room = cases.len() > 1 && cases.iter().any(LaneCase::lacks_room);
-    // A tuner beside other processes would choose by times that they disturb.
-    lack_room |= several && cases.iter().any(LaneCase::is_tuned);
     if !lack_room {
         for block in cases.chunk_by_mut(|one, other| one.is_beside(other)) {
             compare_calls(block, sides);
@@ -103,7 +113,7 @@ fn at_place<E>(
         return Ok(false);
     }
     for case in &mut cases {
-        case.take_times(&mut sides.of(case.side()).session);
+        case.take_times(&mut sides.get(case.side()).session);
     }
     for block in cases.chunk_by_mut(|one, other| one.is_beside(other)) {
         compare_turns(block);
@@ -112,12 +122,31 @@ fn at_place<E>(
     count_structure(&mut cases, sides);
     at_once_in(cases.iter_mut().collect(), sides, LaneCase::release);
     for case in cases {
-        let side = sides.of(case.side());
+        let side = sides.get(case.side());
         let entry = case.end(&mut side.session);
         (side.keep)(&entry)?;
         observer.done(&entry);
     }
     Ok(true)
+}
+
+/// The cases of blocks in which no tuner chose. The others are measured apart, in new processes: beside
+/// others a tuner chooses by times that they disturb.
+fn without_tuned<'l, 'a, E>(
+    cases: Vec<LaneCase<'l, 'a>>,
+    place: usize,
+    apart: &mut BTreeMap<usize, usize>,
+    sides: &mut RunningSides<'_, E>,
+) -> Vec<LaneCase<'l, 'a>> {
+    for case in cases.iter().filter(|case| case.is_tuned()) {
+        let state = &mut sides.get(case.side()).session.state;
+        state.tuning.insert(case.lane.lane.worker.clone());
+        apart.insert(case.lane.block, place);
+    }
+    let is_apart = |case: &LaneCase<'_, '_>| apart.contains_key(&case.lane.block);
+    let (tuned, others): (Vec<_>, Vec<_>) = cases.into_iter().partition(is_apart);
+    at_once(tuned.into_iter().map(|case| move || drop(case)).collect());
+    others
 }
 
 /// Does a part of the work on all of these cases at the same time.
@@ -128,7 +157,7 @@ fn at_once_in<'l, 'a, E>(
 ) {
     let (mut laps, count) = (Laps::begin(), cases.len().max(1) as f64);
     let works = cases.into_iter().map(|case| {
-        let suite = sides.of(case.side()).session.suite;
+        let suite = sides.get(case.side()).session.suite;
         move || {
             work(case, &suite.settings);
             case
@@ -137,7 +166,7 @@ fn at_once_in<'l, 'a, E>(
     let done = at_once(works.collect());
     let taken = laps.end() / count;
     for case in done {
-        sides.of(case.side()).session.spend(case.case, taken);
+        sides.get(case.side()).session.spend(case.case, taken);
     }
 }
 
@@ -146,7 +175,7 @@ fn at_once_in<'l, 'a, E>(
 fn count_structure<E>(cases: &mut [LaneCase<'_, '_>], sides: &mut RunningSides<'_, E>) {
     let mut beside = Vec::new();
     for case in cases {
-        let settings = &sides.of(case.side()).session.suite.settings;
+        let settings = &sides.get(case.side()).session.suite.settings;
         let invocation = case.lane.invocation;
         if !counts_structure(invocation, settings.invocations) {
             continue;
@@ -162,7 +191,11 @@ fn count_structure<E>(cases: &mut [LaneCase<'_, '_>], sides: &mut RunningSides<'
 
 /// Starts the workers of lanes with a case at this place that are not up, those of both sides at the
 /// same time.
-fn start_workers<E>(lanes: &mut [RunningLane<'_>], place: usize, sides: &mut RunningSides<'_, E>) {
+fn start_workers<E>(
+    lanes: &mut [&mut RunningLane<'_>],
+    place: usize,
+    sides: &mut RunningSides<'_, E>,
+) {
     let absent = lanes.iter_mut().filter(|lane| lane.is_absent(place));
     let (base, head): (Vec<_>, Vec<_>) = absent.partition(|lane| lane.lane.side == PairSide::Base);
     let count = (base.len() + head.len()).max(1) as f64;
@@ -178,7 +211,7 @@ fn start_workers<E>(lanes: &mut [RunningLane<'_>], place: usize, sides: &mut Run
     let started = at_once(starts.collect());
     let taken = laps.end() / count;
     for (started, lane) in started.into_iter().flatten() {
-        sides.of(lane.lane.side).session.spent.workers += taken;
+        sides.get(lane.lane.side).session.spent.workers += taken;
         lane.take_started(started);
     }
 }
@@ -186,7 +219,7 @@ fn start_workers<E>(lanes: &mut [RunningLane<'_>], place: usize, sides: &mut Run
 /// Ends all workers: their cases are measured later, in fewer processes.
 fn abandon<E>(lanes: &mut [RunningLane<'_>], sides: &mut RunningSides<'_, E>) {
     for lane in lanes.iter() {
-        let session = &mut sides.of(lane.lane.side).session;
+        let session = &mut sides.get(lane.lane.side).session;
         // Workers that wait for their pair take memory that the case lacks.
         session.launcher.end_ahead();
         // One that did not start while other processes were up may start alone.
@@ -203,6 +236,6 @@ fn end_workers<E>(lanes: &mut [RunningLane<'_>], sides: &mut RunningSides<'_, E>
     at_once(ends.collect());
     let taken = laps.end() / count;
     for lane in lanes {
-        sides.of(lane.lane.side).session.spent.workers += taken;
+        sides.get(lane.lane.side).session.spent.workers += taken;
     }
 }

@@ -37,11 +37,12 @@ pub struct DeclaredResults {
 }
 
 impl DeclaredResults {
-    /// The folder into which this side's worker of an invocation writes results.
+    /// The folder into which a worker of this side writes results in an invocation: workers that are
+    /// up at the same time have one each.
     ///
     /// # Errors
     /// That it cannot be made.
-    pub fn folder(&mut self, invocation: u32) -> Result<PathBuf, String> {
+    pub fn folder(&mut self, worker: &str, invocation: u32) -> Result<PathBuf, String> {
         let unmade = |error: io::Error| format!("no folder for results: {error}");
         let folder = match self.folder.take() {
             Some(folder) => folder,
@@ -53,11 +54,9 @@ impl DeclaredResults {
                 made
             }
         };
-        let path = self
-            .folder
-            .insert(folder)
-            .path()
-            .join(invocation.to_string());
+        let plain = worker.replace('/', "_");
+        let folder = self.folder.insert(folder).path();
+        let path = folder.join(format!("{invocation}-{plain}"));
         fs::create_dir_all(&path).map_err(unmade)?;
         Ok(path)
     }
@@ -228,6 +227,19 @@ mod tests {
         let bytes: Vec<u8> = values.iter().flat_map(|one| one.to_le_bytes()).collect();
         std::fs::write(folder.path().join("y.f32"), bytes).unwrap();
         folder
+    }
+
+    #[test]
+    fn workers_that_are_up_at_the_same_time_have_a_folder_each() {
+        let mut results = DeclaredResults::default();
+        let mut folder = |worker, invocation| results.folder(worker, invocation).unwrap();
+        let first = folder("mine@new", 0);
+        assert!(first.is_dir());
+        assert_eq!(first, folder("mine@new", 0));
+        for other in [folder("mine", 0), folder("mine@new", 1)] {
+            assert_ne!(first, other);
+            assert!(other.is_dir());
+        }
     }
 
     #[test]

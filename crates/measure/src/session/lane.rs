@@ -43,7 +43,7 @@ pub struct RunningSides<'a, E> {
 
 impl<'a, E> RunningSides<'a, E> {
     /// The side of a lane.
-    pub(super) fn of(&mut self, side: PairSide) -> &mut RunningSide<'a, E> {
+    pub(super) fn get(&mut self, side: PairSide) -> &mut RunningSide<'a, E> {
         match (side, &mut self.base) {
             (PairSide::Base, Some(base)) => base,
             _ => &mut self.head,

@@ -66,7 +66,7 @@ pub(super) fn compare_calls<E>(block: &mut [LaneCase<'_, '_>], sides: &mut Runni
         return;
     }
     let [in_base, in_head] =
-        [PairSide::Base, PairSide::Head].map(|side| sides.of(side).session.suite);
+        [PairSide::Base, PairSide::Head].map(|side| sides.get(side).session.suite);
     let listed = [(in_base, base.case), (in_head, head.case)];
     let listed = listed.map(|(suite, case)| Some(&suite.listed.get(&case.id())?.outputs[..]));
     let outputs = [&of_base.prepared.outputs[..], &of_head.prepared.outputs[..]];

@@ -532,6 +532,7 @@ struct InTurns {
     ends: bool,
     log: Arc<Mutex<Vec<String>>>,
     unavailable: bool,
+    tunes: bool,
 }
 
 impl InTurns {
@@ -561,7 +562,15 @@ impl Conversation for InTurns {
             RequestBody::Prepare(_) if self.unavailable => ReplyBody::Unavailable {
                 reason: "out of memory".to_owned(),
             },
-            RequestBody::Prepare(_) => prepared(1e-7),
+            RequestBody::Prepare(_) => {
+                let mut reply = prepared(1e-7);
+                if let ReplyBody::Prepared(prepared) = &mut reply {
+                    prepared
+                        .tuned
+                        .extend(self.tunes.then(|| "block".to_owned()));
+                }
+                reply
+            }
             RequestBody::Measure(measure) => {
                 self.every = measure.pause_every as usize;
                 if self.every == 0 {
@@ -588,6 +597,7 @@ struct Pair {
     side: &'static str,
     each: Vec<f64>,
     crowded: u32,
+    tunes: bool,
     log: Arc<Mutex<Vec<String>>>,
 }
 
@@ -604,6 +614,7 @@ impl Launcher for Pair {
             ends: false,
             log: self.log.clone(),
             unavailable: crowded,
+            tunes: self.tunes,
         }))
     }
 }
@@ -616,6 +627,9 @@ fn ran_in_turns(
 ) -> (Vec<String>, [Vec<Entry>; 2]) {
     ran_abreast(each, samples, crowded, 1)
 }
+
+/// So many pairs have workers in which a tuner chooses.
+const TUNED: u32 = 4;
 
 /// Runs as many pairs at the same time.
 fn ran_abreast(
@@ -636,6 +650,7 @@ fn ran_abreast(
         side,
         each,
         crowded,
+        tunes: invocations == TUNED,
         log: log.clone(),
     };
     let mut launchers = [pair("base", base, 0), pair("head", head, crowded)];
@@ -796,4 +811,21 @@ fn pairs_for_which_there_is_no_room_together_are_measured_one_after_the_other() 
     for entry in &head {
         assert!(!only_measured(std::slice::from_ref(entry)).ratios.is_empty());
     }
+}
+
+#[test]
+fn pairs_in_which_a_tuner_chooses_are_prepared_one_after_the_other() {
+    let (log, [base, head]) = ran_abreast([vec![1e6], vec![1.1e6]], (2, 8), 0, TUNED);
+    let kinds = log.iter().filter_map(|line| line.split(' ').nth(1));
+    let kinds: Vec<&str> = kinds
+        .filter(|kind| ["prepare", "release"].contains(kind))
+        .collect();
+    let pair = ["prepare", "prepare", "release", "release"];
+    let together = ["prepare"; 2 * TUNED as usize];
+    assert_eq!(
+        kinds,
+        [&together[..], &pair.repeat(TUNED as usize)].concat(),
+        "{log:?}"
+    );
+    assert_eq!((base.len(), head.len()), (4, 4));
 }

@@ -31,7 +31,7 @@ pub(super) fn take_turns<E>(block: &mut [LaneCase<'_, '_>], sides: &mut RunningS
                 at
             };
             let case = &mut *ready[at];
-            let session = &mut sides.of(case.side()).session;
+            let session = &mut sides.get(case.side()).session;
             paused |= case.turn(session, in_turns, last);
         }
         // A worker that pauses more often than the request says has no end.
