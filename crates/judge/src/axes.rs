@@ -88,8 +88,11 @@ pub fn described(table: &AxisTable, moved: &[Option<bool>]) -> Option<Described>
         };
         best = found;
         holds.retain(|&place| term.holds(table, place));
+        // Several values may be excluded; any other bound replaces an earlier one of its kind.
         terms.retain(|other| {
-            other.axis != term.axis || (other.kind != term.kind && term.kind != Bound::Is)
+            other.axis != term.axis
+                || term.kind == Bound::IsNot
+                || (other.kind != term.kind && term.kind != Bound::Is)
         });
         terms.push(term);
     }

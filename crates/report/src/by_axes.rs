@@ -266,6 +266,13 @@ mod tests {
         });
         let expected = "All 12 cases with direction other than forward are 15.0 % slower.";
         assert_eq!(by_axes(&judged(but_one)), expected);
+        let but_two = (0..18).map(|i| {
+            let word = [Word::Same, Word::Regressed][usize::from(i > 1)];
+            (format!("mine/f{i}:s64,d32"), 1.15, word)
+        });
+        let expected = "All 16 cases with variant other than mine/f0 and variant other than \
+                        mine/f1 are 15.0 % slower.";
+        assert_eq!(by_axes(&judged(but_two)), expected);
     }
 
     #[test]
