@@ -52,6 +52,16 @@ def test_denormal_numbers_are_counted_in_arguments_and_results() -> None:
     assert count_arrays(lambda q, k, v: q * k, small)[0]["denormal_values"] == 8
 
 
+def test_memory_without_values_has_no_denormal_numbers() -> None:
+    def made(q: Any, k: Any, v: Any) -> Any:
+        tiny = np.full(8, 1e-40, dtype=np.float32)
+        del tiny  # Its memory is that of the next array.
+        return np.empty_like(q)
+
+    ones = (np.ones(8, dtype=np.float32),) * 3
+    assert count_arrays(made, ones)[0]["denormal_values"] == 0
+
+
 def test_what_cannot_be_recorded_is_not_0() -> None:
     def picky(q: Any, k: Any, v: Any) -> Any:
         if type(q) is not np.ndarray:

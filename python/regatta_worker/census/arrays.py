@@ -128,7 +128,8 @@ def _recorded(function: Callable[..., Any], arguments: Arrays) -> _Record:
             finally:
                 depth.value -= 1
             if not depth.value:
-                operation(results)
+                # Memory alone has no values yet.
+                operation(() if function is np.empty_like else results)
             # Some, as `np.concatenate`, give a plain array of recorded ones.
             return recording(results)
 
