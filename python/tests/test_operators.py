@@ -15,7 +15,7 @@ from regatta_worker.callables import load
 from regatta_worker.callables.load import Target
 from regatta_worker.callables.operators.operands import InputTensor, Operands
 from regatta_worker.callables.operators.reference import open_reference
-from regatta_worker.protocol.channel import Failed, Unsupported
+from regatta_worker.protocol.channel import Failed, Unavailable, Unsupported
 
 
 @pytest.fixture(autouse=True)
@@ -93,6 +93,9 @@ def words(x, weight, eps):
 
 def lacks(x, eps):
     return x
+
+def large(x, weight, eps):
+    return np.ones((1 << 50, 8))
 
 def accumulate(s, x):
     s += x
@@ -202,6 +205,11 @@ def test_what_is_no_result_is_refused(
 ) -> None:
     with pytest.raises(Failed, match=words):
         worker.prepare(asked(tmp_path, variant))
+
+
+def test_a_function_that_lacks_memory_is_not_wrong(worker: Any, tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="out of memory: Unable to allocate"):
+        worker.prepare(asked(tmp_path, "large"))
 
 
 def test_an_input_is_its_callers(worker: Any, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from regatta_worker.callables import intact
 from regatta_worker.callables.function import Function, begins_as_attention, read
 from regatta_worker.callables.operators.function import OperatorFunction, read_operator
 from regatta_worker.callables.operators.functions import Functions, operator_worker
-from regatta_worker.protocol.channel import Failed, Lost, Message, Unsupported, Worker
+from regatta_worker.protocol.channel import Failed, Lost, Message, Unavailable, Unsupported, Worker
 
 
 @dataclass(frozen=True)
@@ -281,7 +281,7 @@ class Guarded:
         where = self._target.where(request.get("variant", ""))
         try:
             prepared: Message = worker.prepare(request)
-        except (Failed, Lost, Unsupported):
+        except (Failed, Lost, Unavailable, Unsupported):
             raise
         except NotImplementedError as error:
             raise Unsupported(str(error) or type(error).__name__) from error
