@@ -234,6 +234,8 @@ pub(super) struct WorkerLog {
     path: PathBuf,
     /// The offset at which this process began.
     start: u64,
+    /// The offset at which its case began.
+    case: u64,
 }
 
 impl WorkerLog {
@@ -256,17 +258,27 @@ impl WorkerLog {
             // A pipe of this name may have no reader.
             .custom_flags(libc::O_NONBLOCK)
             .open(path)?;
+        let start = file.metadata()?.len();
         let log = WorkerLog {
             path: path.to_owned(),
-            start: file.metadata()?.len(),
+            start,
+            case: start,
         };
         Ok((log, file))
     }
 
+    /// Begins a case, whose fault is not what the cases before it printed.
+    pub(super) fn begin_case(&mut self) {
+        self.case = self.length();
+    }
+
+    fn length(&self) -> u64 {
+        fs::metadata(&self.path).map_or(0, |log| log.len())
+    }
+
     /// True when this process printed more than anybody will read.
     pub(super) fn is_too_long(&self) -> bool {
-        let length = fs::metadata(&self.path).map_or(0, |log| log.len());
-        length.saturating_sub(self.start) > MAX_LOG_BYTES
+        self.length().saturating_sub(self.start) > MAX_LOG_BYTES
     }
 
     /// Cuts what this process printed to its beginning, which may be of use; the rest of
@@ -277,11 +289,11 @@ impl WorkerLog {
         }
     }
 
-    /// The lines that this process printed last, and those that name its fault.
+    /// The lines that the case printed last, and those that name its fault.
     pub(super) fn excerpt(&self) -> String {
-        let length = fs::metadata(&self.path).map_or(0, |log| log.len());
+        let length = self.length();
         // A log that was begun again since holds only what this process printed.
-        let own = length.checked_sub(self.start).unwrap_or(length);
+        let own = length.checked_sub(self.case).unwrap_or(length);
         let text = tail(&self.path, own.min(SEARCHED_LOG)).unwrap_or_default();
         last_words::excerpt(&String::from_utf8_lossy(&text))
     }
@@ -306,9 +318,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("worker.log");
         fs::write(&path, "before\n").unwrap();
-        let (log, mut file) = WorkerLog::open(&path).unwrap();
+        let (mut log, mut file) = WorkerLog::open(&path).unwrap();
         writeln!(file, "mine").unwrap();
         assert_eq!(log.excerpt(), "mine");
+        log.begin_case();
+        assert_eq!(log.excerpt(), "");
+        writeln!(file, "the case's").unwrap();
+        assert_eq!(log.excerpt(), "the case's");
         assert!(!log.is_too_long());
         let long = vec![b'x'; usize::try_from(MAX_OLD_LOG_BYTES).unwrap() + 1];
         fs::write(&path, long).unwrap();

@@ -279,6 +279,9 @@ fn without_named_secrets(mut body: ReplyBody) -> ReplyBody {
 impl Conversation for WorkerProcess {
     fn ask(&mut self, body: RequestBody, limit: Duration) -> Result<ReplyBody, WorkerError> {
         let asked = body.name();
+        if let RequestBody::Prepare(_) = body {
+            self.log.begin_case();
+        }
         self.last_id += 1;
         let id = self.last_id;
         let mut line = serde_json::to_string(&Request { id, body })
