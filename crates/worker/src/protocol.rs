@@ -615,7 +615,11 @@ impl Arguments {
             return Some(why);
         }
         let all: Vec<&str> = all().map(String::as_str).collect();
-        let all = all.join(", ");
+        let all = if all.is_empty() {
+            "nothing by name".to_owned()
+        } else {
+            all.join(", ")
+        };
         // A function that takes none of the outputs' gradients is differentiated.
         let gradients = operands.gradients.as_ref();
         let of_outputs = gradients.map_or(&[][..], |gradients| &gradients.given);

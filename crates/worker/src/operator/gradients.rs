@@ -220,6 +220,6 @@ mod tests {
         let why = objection(&["x", "dout"], false, true);
         assert!(why.contains("takes x, dout, and no `dstate`"), "{why}");
         let why = objection(&[], false, true);
-        assert!(why.contains("and no `x`"), "{why}");
+        assert!(why.contains("takes nothing by name, and no `x`"), "{why}");
     }
 }
