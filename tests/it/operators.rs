@@ -222,10 +222,15 @@ fn what_cannot_be_checked_is_refused_before_it_is_measured() {
         return;
     };
     place.edit("reference.py", "return x /", "return \"no array\" #");
+    place.edit("reference.py", "def rmsnorm", "def rmsnorm2d");
+    place.edit("rmsnorm.toml", "py:rmsnorm", "py:rmsnorm2d");
+    // The name of an operator is shown, though a drawn word may have such a form.
+    place.edit("rmsnorm.toml", "operators.rmsnorm", "operators.rmsnorm2d");
+    place.edit("rmsnorm.toml", "= \"rmsnorm\"", "= \"rmsnorm2d\"");
     let (code, text) = ran(&place, &["run", "./rmsnorm.toml"]);
     assert_eq!(code, 3, "{text}");
     assert!(
-        text.contains("returned y as str; return an array"),
+        text.contains("reference.py:rmsnorm2d returned y as str; return an array"),
         "{text}"
     );
 }

@@ -92,7 +92,7 @@ fn reference_spec(
         from_here(Path::new(file))
     };
     let file = file.display().to_string();
-    let code = ["--reference", &file, "--function", function, "--name", name];
+    let code = ["--reference", &file, "--function", function];
     let code = code.map(str::to_owned).to_vec();
     python_spec(name, code, environment_name, &environment, Forking::Never)
 }
