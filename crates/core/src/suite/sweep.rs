@@ -322,7 +322,11 @@ pub(super) fn sweep(
     for point in shapes.iter().flat_map(product) {
         let problem = swept.problem(&point).map_err(|error| {
             let values: Vec<String> = point.iter().map(|(k, v)| format!("{k} = {v}")).collect();
-            document.error(at, format!("{error} (at {})", values.join(", ")))
+            let place = match &values[..] {
+                [] => String::new(),
+                values => format!(" (at {})", values.join(", ")),
+            };
+            document.error(at, format!("{error}{place}"))
         })?;
         for variant in &variants {
             suite.cases.extend(params.iter().map(|params| Case {

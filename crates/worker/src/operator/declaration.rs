@@ -222,11 +222,18 @@ impl Operator {
                 FormulaKind::Condition,
             )
         }));
-        let amounts = [("flops", &self.flops), ("bytes", &self.bytes)];
-        all.extend(amounts.into_iter().filter_map(|(key, formula)| {
-            Some((key.to_owned(), formula.as_ref()?, FormulaKind::Real))
-        }));
+        all.extend(
+            self.amounts()
+                .map(|(key, formula)| (key.to_owned(), formula, FormulaKind::Real)),
+        );
         all
+    }
+
+    /// The amounts of a call, by key.
+    fn amounts(&self) -> impl Iterator<Item = (&'static str, &Expression)> {
+        let all = [("flops", &self.flops), ("bytes", &self.bytes)];
+        all.into_iter()
+            .filter_map(|(key, formula)| Some((key, formula.as_ref()?)))
     }
 
     /// The operands that a worker is sent for a problem.
@@ -270,6 +277,13 @@ impl Operator {
                 role: input.role,
                 scale: None,
             });
+        }
+        for (key, formula) in self.amounts() {
+            let amount = formula.real(&figures).and_then(|amount| {
+                let why = || format!("`{formula}` is {amount}; an amount is above 0, or left out");
+                (amount > 0.0).then_some(amount).ok_or_else(why)
+            });
+            amount.map_err(|why| (key.to_owned(), why))?;
         }
         self.scale(&mut operands)?;
         for (name, formula) in &self.scalars {

@@ -197,6 +197,10 @@ impl Expression {
     }
 
     fn names(&self) -> Result<HashSet<String>, String> {
+        // A number may have more digits than the language reads.
+        let Expression::Formula(_) = self else {
+            return Ok(HashSet::new());
+        };
         let source = self.source(false)?;
         let compiled = LANGUAGE
             .compile_expression(&source)

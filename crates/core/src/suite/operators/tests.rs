@@ -55,6 +55,8 @@ fn built_in_operators_need_no_declaration_and_can_be_declared_again() {
     assert_eq!(operator.reference.as_deref(), Some("regatta:rmsnorm"));
     let own = suite(&format!("{RMSNORM}{sweep}width = 8\n")).unwrap();
     assert_eq!(own.operators["rmsnorm"].reference, None);
+    let masked = RMSNORM.replace("1e-6", "-1e39");
+    suite(&format!("{masked}{sweep}width = 8\n")).unwrap();
     let reference = "reference = \"regatta:rmsnrom\"\n";
     let error = suite(&format!("{RMSNORM}{reference}{sweep}width = 8\n")).unwrap_err();
     assert!(
@@ -226,7 +228,12 @@ fn bad_declarations_are_named_with_their_place() {
         (
             "width = 32\n",
             "rows = 8\n",
-            "axis `width` of operator `rmsnorm` has no default",
+            "axis `width` of operator `rmsnorm` has no default; give it in the sweep (at rows = 8)",
+        ),
+        (
+            "width = 32\n",
+            "",
+            "axis `width` of operator `rmsnorm` has no default; give it in the sweep",
         ),
         (
             "width = 32\n",
@@ -282,6 +289,16 @@ fn bad_declarations_are_named_with_their_place() {
         ),
         (
             "[[sweep]]",
+            "flops = \"rows - 65\"\n[[sweep]]",
+            "operators.rmsnorm.flops: `rows - 65` is -1; an amount is above 0, or left out",
+        ),
+        (
+            "eps = 1e-6",
+            "eps = inf",
+            "operators.rmsnorm.scalars.eps: `inf`: ",
+        ),
+        (
+            "[[sweep]]",
             "gradients = \"z\"\n[[sweep]]",
             "s.toml:6: operators.rmsnorm.gradients = \"z\": unknown input `z` (inputs: \
              weight, x)",
@@ -314,6 +331,9 @@ fn bad_declarations_are_named_with_their_place() {
         ),
     ] {
         let error = error(from, to);
-        assert!(error.contains(words), "{from} -> {to}: {error}");
+        assert!(
+            error.contains(words) && !error.contains("(at )"),
+            "{from} -> {to}: {error}"
+        );
     }
 }
