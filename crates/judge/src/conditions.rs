@@ -231,7 +231,8 @@ pub fn checked_less(base: &Side, head: &Side) -> Option<String> {
     }
     let measured = |record: &CaseRecord| record.status == Status::Measured;
     let after = |record: &CaseRecord, sets: u32| {
-        sets > 1 && measured(record) && record.conditions.checked_before_only == 0
+        let is_checked = sets > 1 && measured(record) && !record.errors.is_empty();
+        is_checked && record.conditions.checked_before_only == 0
     };
     let less = head.cases.iter().filter(|(id, record)| {
         let before = base.cases.get(*id);

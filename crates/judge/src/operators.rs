@@ -37,18 +37,34 @@ pub(super) fn results(base: Option<&Side>, head: &Side) -> Option<String> {
         }));
     }
     if !without.is_empty() {
-        let several = without.len() > 1;
-        let names = without.into_iter().map(String::as_str);
-        let names = names.collect::<Vec<_>>().join(", ");
-        each.push(if paired {
-            format!("results of {names} compared with the base's alone")
-        } else {
-            let has = if several { "they have" } else { "it has" };
-            format!(
+        // The base has no results of a new case.
+        let compared = head.cases.iter().filter_map(|(id, record)| {
+            let problem = &id.case().ok()?.problem;
+            let is_compared = problem.is_call() || !record.errors.is_empty();
+            let operator = &problem.declared()?.operator;
+            (paired && is_compared).then(|| operator.clone())
+        });
+        let compared: BTreeSet<String> = compared.collect();
+        let (compared, unchecked): (Vec<&str>, Vec<&str>) = without
+            .into_iter()
+            .map(String::as_str)
+            .partition(|name| compared.contains(*name));
+        if !compared.is_empty() {
+            let names = compared.join(", ");
+            each.push(format!("results of {names} compared with the base's alone"));
+        }
+        if !unchecked.is_empty() {
+            let has = if unchecked.len() > 1 {
+                "they have"
+            } else {
+                "it has"
+            };
+            let names = unchecked.join(", ");
+            each.push(format!(
                 "results of {names} were not checked: {has} no reference, and no base was measured \
                  beside it"
-            )
-        });
+            ));
+        }
     }
     (!each.is_empty()).then(|| each.join("; "))
 }
@@ -99,7 +115,8 @@ fn tolerance(output: &Output) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use regatta_core::record::testing::header;
+    use regatta_core::record::header::{PairSide, Pairing};
+    use regatta_core::record::testing::{around, header};
 
     /// A header with an operator `o` of one output.
     fn declared(reference: Option<&str>, tolerance: Option<f64>) -> RunHeader {
@@ -129,10 +146,29 @@ mod tests {
     #[test]
     fn the_verdict_says_what_results_were_compared_with() {
         let with = side(declared(Some("r.py:o"), None));
-        let alone = side(declared(None, None));
+        let mut alone = side(declared(None, None));
         let sentence = results(None, &with).unwrap();
         assert_eq!(sentence, "results of o compared with r.py:o in float64");
         assert!(results(None, &alone).unwrap().contains("were not checked"));
+        let paired = |side: PairSide| {
+            Some(Pairing {
+                side,
+                ..Pairing::default()
+            })
+        };
+        let mut base = alone.clone();
+        base.header.pairing = paired(PairSide::Base);
+        alone.header.pairing = paired(PairSide::Head);
+        assert!(
+            results(Some(&base), &alone)
+                .unwrap()
+                .contains("were not checked")
+        );
+        let mut checked = around(100.0);
+        checked.errors.insert("y".to_owned(), 0.0);
+        alone.cases.insert(alone.header.plan[0].clone(), checked);
+        let sentence = results(Some(&base), &alone).unwrap();
+        assert_eq!(sentence, "results of o compared with the base's alone");
         assert_eq!(results(None, &side(header())), None);
 
         let mut many = declared(Some("r.py:o"), None);

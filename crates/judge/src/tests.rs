@@ -673,11 +673,17 @@ fn a_weaker_suite_is_named_and_a_weaker_check_does_not_pass() {
     let base = cases("100 200");
     let mut before = base.clone();
     before.header.settings.input_sets = 2;
+    let unchecked = before.clone();
+    for record in before.cases.values_mut() {
+        record.errors.insert("out".to_owned(), 0.0);
+    }
     let mut head = before.clone();
     head.header.settings.input_sets = 1;
-    let judgement = against(&head, &before);
-    assert!(is(VerdictOutcome::Inconclusive, &judgement));
-    assert!(judgement.gaps[0].starts_with("the results of 2 cases were checked after timing"));
+    for head in [head, unchecked] {
+        let judgement = against(&head, &before);
+        assert!(is(VerdictOutcome::Inconclusive, &judgement));
+        assert!(judgement.gaps[0].starts_with("the results of 2 cases were checked after timing"));
+    }
 }
 
 /// The causes of a structure are the same where nothing was timed.

@@ -191,8 +191,8 @@ impl Fold {
         if !measurement.tuned.is_empty() {
             add_choice(&mut record.choices, number, &measurement.tuned);
         }
-        self.before_only +=
-            u32::from(measurement.errors_after.is_empty() && measurement.compared.is_none());
+        let before = !measurement.errors.is_empty() && measurement.compared.is_none();
+        self.before_only += u32::from(before && measurement.errors_after.is_empty());
         if measurement.samples.device_ns.is_empty() {
             self.without.get_or_insert(number);
         }

@@ -84,6 +84,21 @@ fn times_stand_in_the_order_of_invocations_whatever_the_files_is() {
 }
 
 #[test]
+fn results_that_nothing_checked_were_not_checked_before_timing() {
+    let measurement = || sampled(Measured::default());
+    let before = |measurement| {
+        let outcomes = vec![(0, Outcome::Measured(measurement))];
+        reduced(outcomes).conditions.checked_before_only
+    };
+    assert_eq!(before(measurement()), 0);
+    let checked = Measurement {
+        errors: [("y".to_owned(), 0.0)].into(),
+        ..measurement()
+    };
+    assert_eq!(before(checked), 1);
+}
+
+#[test]
 fn an_invocation_is_one_value_a_metric() {
     let reduced = |measurement| Invocation::reduced(0, &measurement);
     let samples = |number: u32| quantities((1..=number).rev().map(|n| f64::from(10 * n)));
