@@ -491,8 +491,17 @@ pub fn description(text: &str) -> String {
 /// A message without what is known to be a secret by its name, its form or its place in an address.
 pub fn message(text: &str) -> String {
     let mut hides_rest = false;
+    let mut option: Option<String> = None;
     let words = text.split_inclusive([' ', '\n', ',']).map(|part| {
         let word = part.trim_end_matches([' ', '\n', ',']);
+        let asked = option.take().filter(|_| !word.starts_with('-'));
+        if let Some(Flag::Alone(name)) = flag(word)
+            && word.starts_with("--")
+            && part.ends_with(' ')
+            && names_a_secret(name)
+        {
+            option = Some(name.to_owned());
+        }
         let lower = word.to_ascii_lowercase();
         let name = word.split(['=', ':']).next().unwrap_or_default();
         let name = name.trim_matches(|c: char| !c.is_ascii_alphanumeric());
@@ -513,6 +522,9 @@ pub fn message(text: &str) -> String {
         }
         let value = word.find(['=', ':']).map_or("", |at| &word[at + 1..]);
         let shown = match word.split_once("://") {
+            _ if asked.is_some() => {
+                kept(word, &asked.unwrap_or_default(), &|_, _| HIDDEN.to_owned())
+            }
             Some((scheme, rest)) if rest.contains(['@', '?']) => {
                 address(scheme, rest, &|_, _| HIDDEN.to_owned())
             }

@@ -123,6 +123,9 @@ fn what_a_worker_says_of_a_device_or_version_is_kept() {
     let reason = "expected shape=(2, 3), got api_key=hunter2: see https://a@b/c?d";
     let shown = "expected shape=(2, 3), got api_key=*** see https://***@b/c?***";
     assert_eq!(message(reason), shown);
+    let printed =
+        "started with --db-password hunter --num-splits-key 4, --quiet: --token, --causal";
+    assert_eq!(message(printed), printed.replace("hunter", HIDDEN));
     let place = "worker a: multi_token_attention.py:9: KeyError: no case";
     assert_eq!(message(place), place);
 }
