@@ -493,9 +493,36 @@ impl Place {
             &self.commit,
         ];
         ask(repository, &add)?;
-        if self.root.join(".gitmodules").is_file() {
-            let modules = ["submodule", "--quiet", "update", "--init", "--recursive"];
-            ask(&self.root, &modules)?;
+        self.check_out_submodules(Path::new(&ask(
+            repository,
+            &["rev-parse", "--show-toplevel"],
+        )?))
+    }
+
+    /// Checks submodules out. Those of the user's checkout lend their commits: one may be pushed
+    /// nowhere.
+    fn check_out_submodules(&self, user_root: &Path) -> Result<(), SetupError> {
+        let paths = [
+            "config",
+            "--file",
+            ".gitmodules",
+            "--get-regexp",
+            r"\.path$",
+        ];
+        let listed = ask(&self.root, &paths).unwrap_or_default();
+        for path in listed
+            .lines()
+            .filter_map(|line| Some(line.split_once(' ')?.1))
+        {
+            let lender = Some(user_root.join(path)).filter(|folder| folder.join(".git").exists());
+            let lender = lender.and_then(|folder| repository_of(&folder));
+            let lender = lender.map(|folder| format!("--reference={}", folder.display()));
+            let update = ["submodule", "--quiet", "update", "--init", "--recursive"];
+            let words = update
+                .into_iter()
+                .chain(lender.as_deref())
+                .chain(["--", path]);
+            ask(&self.root, &words.collect::<Vec<_>>())?;
         }
         Ok(())
     }
