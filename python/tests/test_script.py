@@ -423,6 +423,11 @@ def test_a_call_that_raises_fails_alone(tmp_path: Path) -> None:
             "bench.py:3: AssertionError: too slow (after 1 call of timers)",
         ),
         (
+            "import sys, timeit\ntimeit.timeit(lambda: 1)\nsys.exit('results differ')",
+            "list",
+            "bench.py ended by sys.exit('results differ') (after 1 call of timers)",
+        ),
+        (
             "import threading, timeit\n"
             "t = threading.Thread(target=lambda: timeit.timeit(lambda: 1), name='own')\n"
             "t.start(); t.join()",

@@ -90,7 +90,7 @@ class Script:
         self.ended = ""
         """The end of the script, in words; empty while it runs."""
         self.raised = False
-        """It ended by an exception."""
+        """It ended by an exception, or by `sys.exit` as what failed."""
         self.declares = False
         """It calls no timer, and a reader reads the benchmarks that it declares."""
         self._numbers: Any = None
@@ -148,6 +148,8 @@ class Script:
             exec(code, vars(module))
         except SystemExit as error:
             self.ended += f" by sys.exit({error.code!r})"
+            # Without a call of a timer it may lack its arguments.
+            self.raised = bool(self._seen) and error.code not in (None, 0)
 
     def _run_tests(self) -> None:
         """Stops in each call of the fixture `benchmark`."""
