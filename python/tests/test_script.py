@@ -100,7 +100,7 @@ FAKES = {
         class Runner:
             def bench_func(self, name, func, *args):
                 raise SystemExit("the script's own timer ran")
-            timeit = bench_func
+            timeit = bench_time_func = bench_async_func = bench_command = bench_func
     """,
     "flashinfer/__init__.py": "",
     "flashinfer/testing/__init__.py": "from flashinfer.testing.utils import bench_gpu_time",
@@ -216,12 +216,28 @@ def test_benchmarks_of_pyperf_have_their_names(tmp_path: Path) -> None:
         for size in (4, 8):
             runner.bench_func("sort it", sorted, list(range(size)))
         assert runner.timeit("sorted(x)", setup="x = [2, 1]") is None
+
+        def loops(number, what):
+            assert (number, what) == (1, "what")
+            return 0.5
+
+        async def later():
+            return 1
+
+        runner.bench_time_func("own", loops, "what", inner_loops=2)
+        runner.bench_async_func(name="later", func=later)
+        runner.bench_command("command", ["/bin/sh", "-c", "exit 3"])
     """
-    assert names(write(tmp_path, script)) == [
+    path = write(tmp_path, script.replace("exit 3", "exit 0"))
+    assert names(path) == [
         "sorted:name=sort-it,size=4",
         "sorted:name=sort-it,size=8",
         "sorted:name=sorted-x",
+        "loops:name=own",
+        "later:name=later",
+        "sh:name=command",
     ]
+    assert "returned non-zero exit status 3" in refused(write(tmp_path, script), "list")
 
 
 def test_calls_in_comprehensions_have_their_variables(tmp_path: Path) -> None:

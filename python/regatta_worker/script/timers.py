@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import statistics
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -232,19 +234,37 @@ def torch_timer(
     return Timed(call, name, value, given=words, within=within)
 
 
-def pyperf_func(
-    original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Timed | None:
-    """`pyperf.Runner.bench_func(name, func, *args)`, whose result scripts leave alone."""
-    _, name, function, *given = args
-    if not callable(function):
-        return None
-    return Timed(
-        lambda: function(*given),
-        places.callee(function),
-        lambda times: None,
-        given={"name": name},
-    )
+def pyperf(call: Callable[[Any, tuple[Any, ...]], Any]) -> Read:
+    """`pyperf.Runner.bench_func(name, func, *args)` and its like, whose results scripts leave
+    alone; `call` makes a call of what is timed."""
+
+    def read(
+        original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Timed | None:
+        name = argument(args, kwargs, 1, "name")
+        timed = argument(args, kwargs, 2, "func", "time_func", "command")
+        program = os.path.basename(timed[0]) if isinstance(timed, (list, tuple)) else ""
+        return Timed(
+            lambda: call(timed, args[3:]),
+            program or places.callee(timed),
+            lambda times: None,
+            given={"name": name},
+        )
+
+    return read
+
+
+def awaited(function: Any, given: tuple[Any, ...]) -> Any:
+    """Returns what a coroutine returns, in a loop of its own."""
+    import asyncio
+
+    return asyncio.run(function(*given))
+
+
+def succeeded(command: Any, _: tuple[Any, ...]) -> None:
+    """Raises CalledProcessError where a command fails."""
+    null = subprocess.DEVNULL
+    subprocess.run(command, stdin=null, stdout=null, stderr=null, check=True)
 
 
 def pyperf_timeit(
@@ -282,7 +302,11 @@ ADAPTERS: tuple[Adapter, ...] = (
         "Timer.timeit Timer.blocked_autorange Timer.adaptive_autorange",
         "torch.utils.benchmark.utils.timer",
     ),
-    Adapter("pyperf._runner", "Runner.bench_func", pyperf_func),
+    Adapter("pyperf._runner", "Runner.bench_func", pyperf(lambda f, given: f(*given))),
+    # One loop, timed from outside.
+    Adapter("pyperf._runner", "Runner.bench_time_func", pyperf(lambda f, given: f(1, *given))),
+    Adapter("pyperf._runner", "Runner.bench_async_func", pyperf(awaited)),
+    Adapter("pyperf._runner", "Runner.bench_command", pyperf(succeeded)),
     Adapter("pyperf._runner", "Runner.timeit", pyperf_timeit),
     Adapter("timeit", "Timer.__init__", timeit_init),
     Adapter("timeit", "Timer.timeit", timeit("timeit")),
