@@ -94,7 +94,7 @@ for size in (400, 800):
     ];
     let (stdout, stderr) = exits!(place, 3, words);
     assert!(stderr.contains("new: 1 of 2 cases"), "{stderr}");
-    assert!(stdout.contains("missing"), "{stdout}");
+    assert!(stdout.contains("1 missing"), "{stdout}");
     assert!(stdout.contains("bench.py/total:size=400"), "{stdout}");
     let run = place.run("bench-compare/head");
     let mut measured = run.entries.iter().filter_map(|entry| match &entry.outcome {

@@ -151,6 +151,9 @@ impl Setup {
         let own = self.suite.listed.keys();
         let own = own.filter(|id| !head.listed.contains_key(id));
         self.left_out.extend(own.cloned());
+        // A base of its own suite has them already.
+        self.left_out.sort();
+        self.left_out.dedup();
         let absent = self.scripts_absent.as_deref();
         let reason = absent.unwrap_or("its script makes no such call");
         let new = heads
