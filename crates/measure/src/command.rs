@@ -180,8 +180,12 @@ fn python_spec(
     forking: Forking,
 ) -> Result<WorkerSpec, SetupError> {
     let worker = install_python_worker()?;
-    let made = PythonEnvironment::locate(environment_name, environment)
-        .and_then(|made| made.map(|made| made.interpreter()).transpose())?;
+    let made = PythonEnvironment::locate(environment_name, environment)?;
+    let is_of_revision = !environment.checkout.as_os_str().is_empty();
+    if let Some(made) = made.as_ref().filter(|_| is_of_revision) {
+        made.make(false)?;
+    }
+    let made = made.map(|made| made.interpreter()).transpose()?;
     let (interpreter, in_use) = match made {
         Some((interpreter, lock)) => (interpreter, Some(Arc::new(lock))),
         None => (interpreter_of(environment).into(), None),

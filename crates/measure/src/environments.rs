@@ -49,6 +49,8 @@ pub struct PythonEnvironment<'a> {
     name: &'a str,
     environment: &'a Environment,
     folder: PathBuf,
+    /// The folder from which local requirements are: that of a revision if it has them.
+    origin: &'a Path,
 }
 
 impl<'a> PythonEnvironment<'a> {
@@ -87,9 +89,17 @@ impl<'a> PythonEnvironment<'a> {
             u8::from(environment.system_packages),
             u8::from(environment.alone),
         ]);
-        for line in &environment.requirements {
+        let checkout = environment.checkout.as_path();
+        let lines = &environment.requirements;
+        let is_there = lines
+            .iter()
+            .any(|line| !contents(checkout, line).is_empty());
+        let origin = if is_there { checkout } else { Path::new("") };
+        for line in lines {
             sum.add(line);
-            for (path, contents) in contents(line) {
+            for (path, contents) in contents(origin, line) {
+                // The same in each checkout.
+                let path = path.strip_prefix(origin).unwrap_or(&path);
                 sum.add(path.as_os_str().as_encoded_bytes());
                 sum.add(contents);
             }
@@ -99,6 +109,7 @@ impl<'a> PythonEnvironment<'a> {
             name,
             environment,
             folder: cache.join("environments").join(folder),
+            origin,
         }
     }
 
@@ -193,7 +204,10 @@ impl<'a> PythonEnvironment<'a> {
             create.push("--system-site-packages");
         }
         create.push(&folder);
-        let interpreter = PathBuf::from(interpreter_of(self.environment));
+        let named = PathBuf::from(interpreter_of(self.environment));
+        // From here, wherever its requirements are.
+        let interpreter = program::found(&named).and_then(|path| std::path::absolute(path).ok());
+        let interpreter = interpreter.unwrap_or(named);
         self.run("making the environment", &interpreter, &create)?;
         let requirements = self.folder.join(REQUIREMENTS);
         let text = self.environment.requirements.join("\n") + "\n";
@@ -237,7 +251,9 @@ impl<'a> PythonEnvironment<'a> {
     /// Runs a program that ends with this one, with what it starts: installers build.
     fn run(&self, step: &str, program: &Path, args: &[&str]) -> Result<(), SetupError> {
         let args: Vec<String> = args.iter().map(|&word| word.to_owned()).collect();
-        let started = Program::new(program, args).start(to_stderr(), Vec::new());
+        let mut started = Program::new(program, args);
+        started.directory = Some(self.origin.to_owned()).filter(|folder| folder.is_dir());
+        let started = started.start(to_stderr(), Vec::new());
         self.check(
             step,
             program,
@@ -293,13 +309,13 @@ pub(crate) fn requirements_of(folder: &Path) -> Vec<String> {
         .collect()
 }
 
-/// The local files and folders that a requirement names, with checksums of their contents, in the
-/// order of their names: a wheel, a folder of wheels, a folder of sources. Nothing of what is not
-/// there: pip says what is wrong with it.
-fn contents(line: &str) -> Vec<(PathBuf, String)> {
+/// The local files and folders that a requirement names, from the checkout that it is of, with
+/// checksums of their contents, in the order of their names: a wheel, a folder of wheels, a folder
+/// of sources. Nothing of what is not there: pip says what is wrong with it.
+fn contents(checkout: &Path, line: &str) -> Vec<(PathBuf, String)> {
     let found_in = |option: &str| line.strip_prefix(option);
     if let Some(folder) = found_in("--find-links").or_else(|| found_in("-f")) {
-        let entries = fs::read_dir(folder.trim_start_matches(['=', ' ']));
+        let entries = fs::read_dir(checkout.join(folder.trim_start_matches(['=', ' '])));
         let entries = entries.into_iter().flatten().flatten();
         let files = entries
             .map(|entry| entry.path())
@@ -315,8 +331,9 @@ fn contents(line: &str) -> Vec<(PathBuf, String)> {
         Some((_, url)) => url.strip_prefix("file://").unwrap_or_default(),
         None => line,
     };
-    let path = PathBuf::from(place.split([' ', ';', '#']).next().unwrap_or_default());
-    if path.is_dir() {
+    let place = place.split([' ', ';', '#']).next().unwrap_or_default();
+    let path = checkout.join(place);
+    if !place.is_empty() && path.is_dir() {
         let settings = ["pyproject.toml", "setup.cfg", "MANIFEST.in"].map(|name| path.join(name));
         let settings = settings.into_iter().filter(|path| path.is_file());
         let all = settings.map(|path| (path.clone(), checksum(&path)));

@@ -22,6 +22,14 @@ include!(concat!(env!("OUT_DIR"), "/suites.rs"));
 /// # Errors
 /// When it is unknown, or cannot be read.
 pub fn load(name_or_path: &str) -> Result<Suite, DocumentError> {
+    load_in(name_or_path, Path::new(""))
+}
+
+/// The same as the suite of a checkout, at whose folder the paths of its environments start.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_in(name_or_path: &str, checkout: &Path) -> Result<Suite, DocumentError> {
     if let Some(script) = Script::parse(name_or_path) {
         let suite = script.and_then(Script::suite);
         return suite.map_err(|error| DocumentError::new(name_or_path, &error));
@@ -30,7 +38,7 @@ pub fn load(name_or_path: &str) -> Result<Suite, DocumentError> {
         let error = "arguments after `--` are those of a script: script:bench.py -- --quick";
         return Err(DocumentError::new(suite, error));
     }
-    let mut suite = load_below(name_or_path, &[])?;
+    let mut suite = load_below(name_or_path, checkout, &[])?;
     for environment in suite.environments.values_mut() {
         let made = !environment.requirements.is_empty();
         environment.suite = made.then(|| name_or_path.to_owned());
@@ -39,7 +47,11 @@ pub fn load(name_or_path: &str) -> Result<Suite, DocumentError> {
 }
 
 /// Loads a suite that those of `above` extend, each the next.
-fn load_below(name_or_path: &str, above: &[String]) -> Result<Suite, DocumentError> {
+fn load_below(
+    name_or_path: &str,
+    checkout: &Path,
+    above: &[String],
+) -> Result<Suite, DocumentError> {
     let failed = |message: String| DocumentError::new(name_or_path, &message);
     let path = Path::new(name_or_path);
     let built_in = BUILTIN.iter().find(|(name, _)| *name == name_or_path);
@@ -67,7 +79,9 @@ fn load_below(name_or_path: &str, above: &[String]) -> Result<Suite, DocumentErr
             label: identity,
             text: (*text).to_owned(),
         };
-        return plan::read(name, &source, &|base| load_below(base, &above));
+        return plan::read(name, &source, checkout, &|base| {
+            load_below(base, checkout, &above)
+        });
     }
     let extension = path.extension().unwrap_or_default();
     if path.is_file() && extension == "py" {
@@ -114,7 +128,7 @@ fn load_below(name_or_path: &str, above: &[String]) -> Result<Suite, DocumentErr
         label: name_or_path.to_owned(),
         text,
     };
-    plan::read(&name, &source, &|base| {
+    plan::read(&name, &source, checkout, &|base| {
         // The suite's folder first; a built-in one of the same name as the suite is
         // not the suite itself.
         let file = if base.ends_with(".toml") {
@@ -123,9 +137,9 @@ fn load_below(name_or_path: &str, above: &[String]) -> Result<Suite, DocumentErr
             path.with_file_name(format!("{base}.toml"))
         };
         if file != path && file.is_file() || base.ends_with(".toml") {
-            load_below(&file.to_string_lossy(), &above)
+            load_below(&file.to_string_lossy(), checkout, &above)
         } else {
-            load_below(base, &above)
+            load_below(base, checkout, &above)
         }
     })
 }
@@ -193,7 +207,8 @@ pub fn configure(suite: &mut Suite, path: &Path) -> Result<(), DocumentError> {
             return Err(DocumentError::new(&label, &problem));
         }
     };
-    let config = plan::read_config(&TomlText { label, text })?;
+    let checkout = path.parent().unwrap_or(Path::new(""));
+    let config = plan::read_config(&TomlText { label, text }, checkout)?;
     for (name, environment) in config.environments {
         // A built-in suite sets variables; the interpreter is the user's.
         let own = suite.environments.entry(name).or_default();

@@ -2,7 +2,7 @@
 //! from pinned requirements.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize};
@@ -38,6 +38,9 @@ pub struct Environment {
     /// The suite that has the requirements, as the command line named it; `None`: regatta.toml.
     #[serde(skip)]
     pub suite: Option<String>,
+    /// The folder of a revision from which its paths are; empty: the one that regatta is started in.
+    #[serde(skip)]
+    pub checkout: PathBuf,
 }
 
 impl Environment {
@@ -71,7 +74,22 @@ impl Environment {
             self.requirements.clone_from(&other.requirements);
             self.system_packages = other.system_packages;
             self.suite.clone_from(&other.suite);
+            self.checkout.clone_from(&other.checkout);
         }
+    }
+
+    /// Reads the file of its requirements, where they are in one, of this checkout.
+    ///
+    /// # Errors
+    /// As [`pinned_file`].
+    pub(super) fn read_requirements(&mut self, checkout: &Path) -> Result<(), String> {
+        checkout.clone_into(&mut self.checkout);
+        if let [line] = &self.requirements[..]
+            && let Some(path) = line.strip_prefix(IN_FILE)
+        {
+            self.requirements = pinned_file(&checkout.join(path))?;
+        }
+        Ok(())
     }
 
     /// Variables of another that this one does not set.
@@ -96,10 +114,14 @@ fn variables<'de, D: Deserializer<'de>>(
     }
 }
 
+/// The beginning of the one line of requirements that are in a file, until it is read. No list has
+/// such a line.
+const IN_FILE: &str = "-r ";
+
 /// A list of requirements, or the path of a file that has them.
 fn requirements<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     match OneOrMore::deserialize(deserializer)? {
-        OneOrMore::One(path) => pinned_file(Path::new::<String>(&path)).map_err(D::Error::custom),
+        OneOrMore::One::<String>(path) => Ok(vec![format!("{IN_FILE}{path}")]),
         OneOrMore::More(lines) => match lines.iter().find_map(|line: &String| objection(line)) {
             Some(objection) => Err(D::Error::custom(objection)),
             None => Ok(lines),

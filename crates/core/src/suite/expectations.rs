@@ -386,7 +386,7 @@ params = { num_splits = [\"auto\", 2, 4] }
             label: "s.toml".to_owned(),
             text: format!("{SWEEP}[[expect]]\n{expect}\n"),
         };
-        plan::read("s", &source, &load).map_err(|error| error.to_string())
+        plan::read("s", &source, std::path::Path::new(""), &load).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -427,7 +427,7 @@ params = { num_splits = [\"auto\", 2, 4] }
             label: "s.toml".to_owned(),
             text: format!("{SWEEP}{expect}"),
         };
-        plan::read("s", &source, &load).unwrap()
+        plan::read("s", &source, std::path::Path::new(""), &load).unwrap()
     }
 
     #[test]

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-pub use builtin::{BUILTIN, FILE_NAME_RULE, configure, load, names_a_file};
+pub use builtin::{BUILTIN, FILE_NAME_RULE, configure, load, load_in, names_a_file};
 pub use rules::{glob, matches_any, matches_id, matches_name};
 
 pub use regatta_worker::protocol::Cache;

@@ -2,6 +2,7 @@
 //! several measures: every machine deals the cases by itself and comes to the same parts.
 
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,7 @@ use regatta_worker::units::Share;
 pub fn read(
     name: &str,
     source: &TomlText,
+    checkout: &Path,
     base: &dyn Fn(&str) -> Result<Suite, DocumentError>,
 ) -> Result<Suite, DocumentError> {
     let (document, file): (_, SuiteFile) = TomlDocument::read(source)?;
@@ -60,7 +62,7 @@ pub fn read(
         workers: file.workers,
     };
     let own = config.workers.keys().cloned().collect::<Vec<_>>();
-    configure(&document, config, &mut suite)?;
+    configure(&document, checkout, config, &mut suite)?;
     let is_script = |name: &String| matches!(suite.workers.get(name), Some(OwnWorker::Script(_)));
     let scripts = own.into_iter().filter(is_script).collect::<Vec<_>>();
     suite.scripts.extend(scripts);
@@ -113,16 +115,17 @@ pub fn read(
 ///
 /// # Errors
 /// The first thing in it that cannot stand.
-pub fn read_config(source: &TomlText) -> Result<Suite, DocumentError> {
+pub fn read_config(source: &TomlText, checkout: &Path) -> Result<Suite, DocumentError> {
     let (document, file) = TomlDocument::read(source)?;
     let mut config = Suite::default();
-    configure(&document, file, &mut config)?;
+    configure(&document, checkout, file, &mut config)?;
     Ok(config)
 }
 
 fn configure(
     document: &TomlDocument<'_>,
-    config: ConfigFile,
+    checkout: &Path,
+    mut config: ConfigFile,
     suite: &mut Suite,
 ) -> Result<(), DocumentError> {
     for (table, what, names) in [
@@ -137,6 +140,11 @@ fn configure(
             let error = format!("this cannot name {what}: use {NAME_RULE}");
             return Err(document.error(&key(table, name), error));
         }
+    }
+    for (name, environment) in &mut config.environments {
+        let at = key(&key("environments", name), "requirements");
+        let read = environment.read_requirements(checkout);
+        read.map_err(|error| document.error(&at, error))?;
     }
     // The extended suite may have one of this name, which this one replaces.
     suite.environments.extend(config.environments);

@@ -8,7 +8,8 @@ fn parse(text: &str) -> Result<Suite, String> {
         label: "s.toml".to_owned(),
         text: text.to_owned(),
     };
-    super::plan::read("s", &source, &load).map_err(|error| error.to_string())
+    super::plan::read("s", &source, std::path::Path::new(""), &load)
+        .map_err(|error| error.to_string())
 }
 
 fn suite_with(sweep: &str) -> Result<Suite, String> {

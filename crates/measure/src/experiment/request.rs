@@ -139,7 +139,7 @@ impl MeasureOptions {
 
     /// A suite and the settings of its checkout, with the parameters that are asked for.
     fn load_from(&self, name: &str, checkout: &Path) -> Result<Suite, ExperimentError> {
-        let mut suite = suite::load(name)?;
+        let mut suite = suite::load_in(name, checkout)?;
         suite::configure(&mut suite, &checkout.join("regatta.toml"))?;
         for text in &self.set {
             if set_switch(&mut suite, text)? {

@@ -13,7 +13,7 @@ fn suite(text: &str) -> Result<Suite, String> {
         label: "s.toml".to_owned(),
         text: text.to_owned(),
     };
-    plan::read("s", &source, &load).map_err(|error| error.to_string())
+    plan::read("s", &source, std::path::Path::new(""), &load).map_err(|error| error.to_string())
 }
 
 #[test]
