@@ -207,6 +207,7 @@ fn python_spec(
     let args = [vec![worker.display().to_string()], code].concat();
     Ok(WorkerSpec {
         env,
+        is_interpreter: true,
         fix: "name the interpreter in [environments.default] of regatta.toml or in \
               REGATTA_PYTHON"
             .to_owned(),

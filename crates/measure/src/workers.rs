@@ -127,7 +127,14 @@ impl Processes {
             if let Some(own) = own.filter(|_| OWN.contains(&worker)) {
                 spec.program = own.to_owned();
             } else if spec.program.components().count() > 1 {
-                spec.program = directory.join(&spec.program);
+                let own = directory.join(&spec.program);
+                // That of a `.venv` is in no revision.
+                let is_shared = spec.is_interpreter && !own.exists();
+                spec.program = if is_shared {
+                    std::path::absolute(&spec.program).unwrap_or(own)
+                } else {
+                    own
+                };
             }
             spec.directory = Some(directory.to_owned());
             spec.inherited.clone_from(&inherited);

@@ -31,6 +31,8 @@ pub struct WorkerSpec {
     pub name: String,
     /// The program.
     pub program: PathBuf,
+    /// True for an interpreter, which is not code under test.
+    pub is_interpreter: bool,
     /// The arguments of the program.
     pub args: Vec<String>,
     /// Environment variables set for it.
@@ -54,6 +56,7 @@ impl WorkerSpec {
         WorkerSpec {
             name: name.to_owned(),
             program: program.into(),
+            is_interpreter: false,
             args,
             env: Vec::new(),
             inherited: Vec::new(),
