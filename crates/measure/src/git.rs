@@ -528,6 +528,24 @@ impl Place {
     }
 }
 
+/// The path at which the commit of a worktree has a suite that this checkout has renamed.
+pub(crate) fn renamed_from(worktree: &Path, file: &str) -> Option<String> {
+    let commit = ask(worktree, &["rev-parse", "HEAD"]).ok()?;
+    let renamed = ["--find-renames", "--diff-filter=R", "--name-status"];
+    let words = [
+        &["diff", "--relative", "--no-ext-diff"],
+        &renamed[..],
+        &[&commit],
+    ]
+    .concat();
+    let listed = ask(Path::new("."), &words).ok()?;
+    listed.lines().find_map(|line| {
+        let mut names = line.split('\t').skip(1);
+        let (old, new) = (names.next()?, names.next()?);
+        (new == file && old.ends_with(".toml")).then(|| format!("./{old}"))
+    })
+}
+
 /// The folder of a checkout's worktrees: two checkouts of one name differ by their paths.
 fn folder(cache: &Path, root: &Path) -> PathBuf {
     let name = root

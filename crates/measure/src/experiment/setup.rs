@@ -359,10 +359,18 @@ impl Setup {
         if !self.own_suite {
             return RevisionSuite::Checkout;
         }
-        if let Some(file) = args.file_in(worktree).filter(|file| !file.exists()) {
+        let own = args.file_in(Path::new("")).unwrap_or_default();
+        let own = own.to_string_lossy();
+        let lacking = args.file_in(worktree).filter(|file| !file.exists());
+        let renamed = lacking
+            .as_ref()
+            .and_then(|_| git::renamed_from(worktree, &own));
+        let renamed = renamed.map(|suite| MeasureOptions {
+            suite,
+            ..args.clone()
+        });
+        if let (Some(file), None) = (lacking, &renamed) {
             let here = Path::new(".");
-            let own = args.file_in(Path::new("")).unwrap_or_default();
-            let own = own.to_string_lossy();
             let tracked = git::ask(here, &["ls-files", "--error-unmatch", "--", &own]);
             if self.gates && tracked.is_ok() {
                 let file = file.strip_prefix(worktree).unwrap_or(&file);
@@ -370,8 +378,9 @@ impl Setup {
             }
             return RevisionSuite::Checkout;
         }
-        match args.load_in(worktree) {
+        match renamed.as_ref().unwrap_or(args).load_in(worktree) {
             Ok(mut suite) => {
+                suite.name.clone_from(&self.suite.name);
                 let built_by_head = suite.build.is_none() && self.suite.build.is_some();
                 suite.build = suite.build.or_else(|| self.suite.build.clone());
                 RevisionSuite::Own {
