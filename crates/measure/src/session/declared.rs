@@ -125,8 +125,17 @@ pub fn compare_sides(
 ) -> Result<BTreeMap<String, f64>, Rejected> {
     let mut errors = BTreeMap::new();
     for output in &operands.outputs {
+        let name = &output.name;
         let error = difference(output, (base, head)).map_err(Rejected::unusable)?;
-        errors.insert(output.name.clone(), error);
+        let error = error.ok_or_else(|| Rejected {
+            fault: Fault::Unchecked,
+            reason: format!(
+                "the base's result {name} has elements that are not finite, and operator \
+                 `{operator}` has no other reference: draw inputs whose results are finite, or \
+                 give it a `reference`"
+            ),
+        })?;
+        errors.insert(name.clone(), error);
     }
     let held_to = format!(
         "; operator `{operator}` has no reference, so the head's results are compared with the \
@@ -166,20 +175,24 @@ fn within(
     Ok(kept)
 }
 
-/// The distance of the head's output from the base's.
-fn difference(output: &OutputTensor, (base, head): (&Path, &Path)) -> Result<TensorError, String> {
+/// The distance of the head's output from the base's; `None` where that is not finite.
+fn difference(
+    output: &OutputTensor,
+    (base, head): (&Path, &Path),
+) -> Result<Option<TensorError>, String> {
     const AT_ONCE: usize = 1 << 16;
     let [mut base, mut head] = [open(output, base)?, open(output, head)?];
     let mut sums = ErrorSums::new();
+    let mut is_finite = true;
     let mut left: u64 = output.shape.iter().product();
     while left > 0 {
         let count = left.min(AT_ONCE as u64) as usize;
         let right: Vec<f64> = read(&mut base, count)?.into_iter().map(f64::from).collect();
         sums.compare(&read(&mut head, count)?, &right);
-        sums.finite &= right.iter().all(|number| number.is_finite());
+        is_finite &= right.iter().all(|number| number.is_finite());
         left -= count as u64;
     }
-    Ok(sums.error())
+    Ok(is_finite.then(|| sums.error()))
 }
 
 fn open(output: &OutputTensor, folder: &Path) -> Result<BufReader<File>, String> {
@@ -257,7 +270,18 @@ mod tests {
         );
         assert!(reason.contains("compared with the base's"), "{reason}");
         let reason = compare([1.0, 2.0, 3.0, 4.0, 5.0, f32::NAN]).unwrap_err();
-        assert!(reason.contains("not finite"), "{reason}");
+        assert!(reason.starts_with("wrong result: y: the result has elements that are not finite"));
+        let broken = write([1.0, 2.0, 3.0, 4.0, 5.0, f32::NAN]);
+        for head in [broken.path(), base.path()] {
+            let rejected = compare_sides("o", &operands(), (broken.path(), head), false);
+            let rejected = rejected.unwrap_err();
+            assert_eq!(rejected.fault, Fault::Unchecked);
+            assert!(
+                rejected
+                    .reason
+                    .starts_with("the base's result y has elements")
+            );
+        }
     }
 
     #[test]
