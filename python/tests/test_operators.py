@@ -112,6 +112,9 @@ def accumulate(s, x):
 
 def infinite(x, weight, eps):
     return x / 0.0
+
+def narrow(x, weight, eps):
+    return rmsnorm(x, weight, eps).astype("f4")
 """
 
 
@@ -241,8 +244,12 @@ def test_a_reference_is_as_sensitive_as_its_formula(tmp_path: Path) -> None:
 def test_a_reference_says_what_is_wrong_with_it(tmp_path: Path) -> None:
     with pytest.raises(Failed, match="not finite"):
         reference(tmp_path, "infinite").compare({"operands": RMSNORM, "seed": 1})
+    with pytest.raises(Failed, match="narrow gives y as float32: compute in float64"):
+        reference(tmp_path, "narrow").compare({"operands": RMSNORM, "seed": 1})
     with pytest.raises(Failed, match="has no function `none`"):
         reference(tmp_path, "none")
+    (variant,) = reference(tmp_path).hello()["variants"]
+    assert variant["arguments"]["required"] == ["x", "weight", "eps"]
 
 
 def test_inputs_keep_their_streams_apart() -> None:

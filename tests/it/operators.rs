@@ -188,6 +188,12 @@ fn what_cannot_be_checked_is_refused_before_it_is_measured() {
             "write the reference in a file of its own that imports no code under test",
         ),
         (
+            "reference.py",
+            "weight, eps",
+            "weight, eps, bias",
+            ".reference = \"./reference.py:rmsnorm\" cannot be called: it takes an argument `bias`",
+        ),
+        (
             "rmsnorm.py",
             "def rmsnorm(x, weight, eps)",
             "def rmsnorm(x, scale, eps)",

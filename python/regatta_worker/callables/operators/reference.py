@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from regatta_worker.callables.load import Target, imported, placed
+from regatta_worker.callables.operators.function import read_operator
 from regatta_worker.callables.operators.operands import Operands, read
 from regatta_worker.device import cpu_device
 from regatta_worker.problem.attention import DIRECTIONS
@@ -48,8 +49,13 @@ class Reference:
     def hello(self) -> Message:
         versions = {"numpy": np.__version__}
         device = cpu_device()
-        directions = DIRECTIONS if callable(self._gradients) else ("forward",)
-        variants = [Variant(self._where, directions=directions).wire(self._target.function or "")]
+        taken = read_operator(self._where, self._function)
+        variant = Variant(
+            self._where,
+            directions=DIRECTIONS if callable(self._gradients) else ("forward",),
+            arguments=taken.arguments() if taken else None,
+        )
+        variants = [variant.wire(self._target.function or "")]
         return {"worker": "reference", "versions": versions, "device": device, "variants": variants}
 
     def compare(self, request: Message) -> Message:
@@ -99,6 +105,11 @@ class Reference:
             except Exception as error:
                 raise Failed(f"{where}: {placed(self._target.file, error)}") from error
             for name, value in half.results(where, returned, given).items():
+                if value.dtype.kind == "f" and value.dtype.itemsize < 8:
+                    raise Failed(
+                        f"{where} gives {name} as {value.dtype}: compute in float64, which its "
+                        f"arguments are"
+                    )
                 results[name] = np.array(value, dtype=np.float64)
                 if not np.isfinite(results[name]).all():
                     raise Failed(f"{where} gives elements of {name} that are not finite")
