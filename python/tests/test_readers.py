@@ -308,6 +308,7 @@ def test_cases_are_made_one_by_one_and_one_that_raises_fails_alone(tmp_path: Pat
     cases = listed(path)
     assert names(path) == ["total:dtype=int,rows=4", "total:dtype=int,rows=8", "alone"]
     assert cases[1]["place"] == "bench.py:5"
+    assert names(path, "--benchmark", "rows=8", "own") == ["total:dtype=int,rows=8"]
     with started(path) as worker:
         worker.ask("hello", protocol=1)
         assert prepared(worker, cases[1])["type"] == "prepared"
@@ -495,6 +496,10 @@ def test_no_benchmark_of_a_pattern_is_named(tmp_path: Path) -> None:
     ):
         with started(path, *pattern) as worker:
             assert words in worker.ask("hello", protocol=1)["reason"]
+    with started(write(tmp_path, CASES), "--benchmark", "nowhere") as worker:
+        reply = worker.ask("hello", protocol=1)
+        reply = worker.ask("list") if reply["type"] == "hello" else reply
+        assert "no benchmark of bench.py matches nowhere; it has total, alone" in reply["reason"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import argparse
 import inspect
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import ModuleType
@@ -56,9 +56,10 @@ def words(name: str, values: Sequence[Any]) -> list[Value]:
     return found
 
 
-def options(arguments: Sequence[str]) -> argparse.Namespace:
+def options(arguments: Sequence[str], has_own: bool = False) -> argparse.Namespace:
     """`--benchmark PATTERN`, as often as one likes, and `--kernel NAME`. They have names, since a
-    word alone could be a secret, which no message repeats."""
+    word alone could be a secret, which no message repeats. A script that `has_own` arguments gets
+    the others."""
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False, allow_abbrev=False)
     parser.add_argument("--benchmark", action="append", default=[])
     parser.add_argument("--kernel")
@@ -66,26 +67,36 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
         asked, others = parser.parse_known_args(arguments)
     except argparse.ArgumentError as error:
         raise Failed(f"arguments of the script: {error}") from error
-    if others:
+    if others and not has_own:
         raise Failed(f"`{others[0]}`: choose benchmarks by `-- --benchmark PATTERN`")
     return asked
+
+
+def any_of(patterns: Sequence[str]) -> re.Pattern[str]:
+    """Matches what one of the patterns matches; everything without patterns."""
+    try:
+        return re.compile("|".join(patterns))
+    except re.error as error:
+        words = " ".join(patterns)
+        raise Failed(f"`{words}` is not a pattern of benchmark names: {error}") from error
 
 
 def chosen(
     benchmarks: list[Benchmark], patterns: Sequence[str], module: ModuleType
 ) -> Iterator[Benchmark]:
     """Those whose name a pattern matches, as `asv run --bench` has it; all without patterns."""
-    try:
-        either = re.compile("|".join(patterns))
-    except re.error as error:
-        words = " ".join(patterns)
-        raise Failed(f"`{words}` is not a pattern of benchmark names: {error}") from error
+    either = any_of(patterns)
     kept = [each for each in benchmarks if either.search(str(each.place))]
     if not kept:
-        names = ", ".join(dict.fromkeys(each.place.name for each in benchmarks))
-        file = os.path.basename(str(module.__file__))
-        raise Failed(f"no benchmark of {file} matches {' or '.join(patterns)}; it has {names}")
+        raise none_matches([each.place for each in benchmarks], patterns, str(module.__file__))
     return iter(kept)
+
+
+def none_matches(known: Iterable[Place], patterns: Sequence[str], path: str) -> Failed:
+    """The failure of patterns that match none of the benchmarks of a file."""
+    names = ", ".join(dict.fromkeys(place.name for place in known))
+    file = os.path.basename(path)
+    return Failed(f"no benchmark of {file} matches {' or '.join(patterns)}; it has {names}")
 
 
 def raised(part: str, where: str, error: Exception, advice: str) -> Failed:

@@ -17,7 +17,14 @@ from typing import Any
 from regatta_worker.protocol.channel import Failed
 from regatta_worker.script import places
 from regatta_worker.script.places import Place, Value
-from regatta_worker.script.readers import Benchmark, location, raised
+from regatta_worker.script.readers import (
+    Benchmark,
+    any_of,
+    location,
+    none_matches,
+    options,
+    raised,
+)
 from regatta_worker.script.timers import Timed
 
 FORM = "yield a name, a dict of values (or none), and a function without arguments"
@@ -26,12 +33,15 @@ FORM = "yield a name, a dict of values (or none), and a function without argumen
 def read(module: ModuleType, arguments: Sequence[str]) -> Iterator[Benchmark] | None:
     """The cases of `cases()`, made one by one: the inputs of one are dropped before the next."""
     function = vars(module).get("cases")
-    return _made(function) if callable(function) else None
+    if not callable(function):
+        return None
+    patterns = options(arguments, has_own=True).benchmark
+    return _made(function, patterns, str(module.__file__))
 
 
-def _made(function: Any) -> Iterator[Benchmark]:
-    where = location(function)
-    seen: set[Any] = set()
+def _made(function: Any, patterns: Sequence[str], path: str) -> Iterator[Benchmark]:
+    where, either = location(function), any_of(patterns)
+    seen: dict[Any, Place] = {}
     try:
         yielded = iter(function())
         while (case := next(yielded, yielded)) is not yielded:
@@ -41,9 +51,10 @@ def _made(function: Any) -> Iterator[Benchmark]:
             place, call = _parts(case, line)
             if place.key in seen:
                 raise Failed(f"{line}: cases() yields {place} twice: give each values of its own")
-            seen.add(place.key)
-            opened: Any = functools.partial(nullcontext, Timed(call, place.name))
-            yield Benchmark(place, opened)
+            seen[place.key] = place
+            if either.search(str(place)):
+                opened: Any = functools.partial(nullcontext, Timed(call, place.name))
+                yield Benchmark(place, opened)
             case = call = opened = None
     except Failed:
         raise
@@ -52,6 +63,8 @@ def _made(function: Any) -> Iterator[Benchmark]:
         raise raised("cases()", where, error, advice) from error
     if not seen:
         raise Failed(f"{where}: cases() yields nothing: {FORM}")
+    if not any(either.search(str(place)) for place in seen.values()):
+        raise none_matches(seen.values(), patterns, path)
 
 
 def _parts(case: Any, line: str) -> tuple[Place, Any]:
