@@ -344,6 +344,45 @@ fn samples_are_what_the_program_prints() {
     assert!(number > 0, "no page has a sample");
 }
 
+/// Each sample that docs/EVIDENCE.md names is one that `regatta report` still reads: a run, a
+/// comparison, or traces.
+#[test]
+fn samples_of_evidence_are_read() {
+    let place = Place::new();
+    let mut names = BTreeSet::new();
+    for link in page("docs/EVIDENCE.md")
+        .text
+        .split("](../reports/samples/")
+        .skip(1)
+    {
+        names.extend(link.split(['/', ')']).next().map(str::to_owned));
+    }
+    let mut refused = Vec::new();
+    let mut number = 0;
+    for name in names {
+        let folder = format!("{ROOT}/reports/samples/{name}");
+        let files = fs::read_dir(&folder).unwrap().flatten();
+        let mut inputs: Vec<PathBuf> = files.map(|file| file.path()).collect();
+        let has_run = |path: &Path| path.is_dir() || path.ends_with("run.jsonl");
+        let is_run = inputs.iter().any(|path| has_run(path));
+        inputs.retain(|path| path.extension().is_some_and(|end| end == "trace"));
+        inputs.extend(is_run.then(|| PathBuf::from(folder)));
+        for input in inputs {
+            let mut regatta = place.command(env!("CARGO_BIN_EXE_regatta"));
+            let output = format!("--output=html={}", place.path().join("page.html").display());
+            let output = regatta.arg("report").arg(&input).arg(output);
+            let output = output.current_dir(ROOT).output().unwrap();
+            number += 1;
+            if !output.status.success() {
+                let error = String::from_utf8_lossy(&output.stderr);
+                refused.push(format!("{}: {error}", input.display()));
+            }
+        }
+    }
+    assert!(number > 15, "{number} samples");
+    assert!(refused.is_empty(), "{}", refused.join("\n"));
+}
+
 /// The pictures of docs/images, and the command that draws each.
 const PICTURES: [(&str, &str); 3] = [
     (
