@@ -1,7 +1,7 @@
 //! When the machine, and not the code, was in a case's times.
 //!
-//! A disturbed invocation of a case is measured again, and judged by nothing: which ones
-//! those are follows from the machine's counters alone, never from the times, so that
+//! A disturbed invocation of a case is left out if enough others are there. Which ones are
+//! disturbed follows from the machine's counters alone, never from the times, so that
 //! leaving them out favours no side. The reasons for each bound:
 //!
 //! - **Foreign load.** Counted is what the cores did less what regatta and all it started
