@@ -316,6 +316,17 @@ def test_cases_are_made_one_by_one_and_one_that_raises_fails_alone(tmp_path: Pat
         assert broken["reason"].endswith("the call raised bench.py:9: ValueError: one case")
 
 
+def test_a_line_and_a_file_that_fail_are_named_once(tmp_path: Path) -> None:
+    path = write(tmp_path, "def cases(): yield 'x', {}, lambda: 1 / 0")
+    case = listed(path)[0]
+    with started(path) as worker:
+        worker.ask("hello", protocol=1)
+        reason = prepared(worker, case)["reason"]
+    assert reason == "bench.py:1: the call raised ZeroDivisionError: division by zero"
+    absent = f"{path}.gone"
+    assert refused(absent) == f"{absent} cannot be read: No such file or directory"
+
+
 TESTS = """
     import numpy as np
     import pytest

@@ -22,6 +22,7 @@ use regatta_measure::ruler::{self, ClockReading};
 use regatta_probe::Error;
 use regatta_report::document::{Block, ListItem, Table, TableRow, Tone};
 use regatta_report::files::check_writable;
+use regatta_worker::units::counted;
 
 /// The time that a worker may take to introduce itself here: a look at the machine does not wait for
 /// a library that loads for minutes from a cold disk.
@@ -166,8 +167,8 @@ fn worker(one: &Introduction, is_needed: bool) -> DoctorCheck {
         Ok(hello) => {
             let versions = hello.versions.iter().map(|(name, v)| format!("{name} {v}"));
             let detail = format!(
-                "{} variants on {} ({})",
-                hello.variants.len(),
+                "{} on {} ({})",
+                counted(hello.variants.len(), "variant"),
                 hello.device.name,
                 versions.collect::<Vec<_>>().join(", ")
             );
@@ -273,7 +274,7 @@ fn compiler(compiler: Compiler) -> DoctorCheck {
     let state = match toolkit::here(compiler) {
         Ok(toolkit) => Ok(toolkit.program.display().to_string()),
         Err(why) => {
-            let detail = "not found, so not for `regatta build`";
+            let detail = "not found; `regatta build` cannot use it";
             // The last line is what to do.
             let fix = why.lines().last().unwrap_or_default();
             lack(CheckState::Absent, detail, fix)

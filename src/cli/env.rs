@@ -159,7 +159,7 @@ fn remove(suite: &Suite, names: &[String], all: bool, json: bool) -> Ended {
         let is_named = |made: &&Made| made.name == *name || Some(&made.folder) == folder.as_ref();
         wanted.push(made.iter().find(is_named).ok_or_else(|| {
             Stop::Usage(format!(
-                "no command made `{}` here: `regatta env` lists what there is",
+                "the cache has no environment or worktree `{}`; `regatta env` lists them",
                 name.escape_debug()
             ))
         })?);

@@ -97,7 +97,7 @@ impl Outputs {
     pub fn check(&self, what: &str, formats: &[Format], json: bool) -> Result<(), Stop> {
         if json && self.prints() {
             return Err(Stop::Usage(
-                "--json and a report named `-` both go to standard output; name a file for one"
+                "--json and a report named `-` both go to standard output; write one to a file"
                     .to_owned(),
             ));
         }
@@ -106,7 +106,7 @@ impl Outputs {
             if !formats.contains(&format) {
                 let known: Vec<&str> = formats.iter().map(|format| format.name()).collect();
                 return Err(Stop::Usage(format!(
-                    "--output {}={}: {what} is written as {}",
+                    "--output {}={}: {what} can be written as {}",
                     format.name(),
                     path.display(),
                     known.join(", ")
@@ -137,7 +137,7 @@ impl Outputs {
                 let place = files::place(&target);
                 if taken.contains(&place) {
                     return Err(Stop::Usage(format!(
-                        "{} is named for two formats",
+                        "{} is named for two formats; name a file for each",
                         target.display()
                     )));
                 }
@@ -296,7 +296,9 @@ pub fn format_as_flag(error: &clap::Error) -> Option<String> {
     let word = word.split('=').next()?;
     let mut formats = Format::all().map(Format::name);
     let format = formats.find(|name| word.strip_prefix("--") == Some(*name))?;
-    Some(format!("`{word}` is written --output {format}=PATH"))
+    Some(format!(
+        "write `--output {format}=PATH` in place of `{word}`"
+    ))
 }
 
 /// Annotates the reason for a missing report. Its reader may be gone.

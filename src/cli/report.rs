@@ -151,8 +151,8 @@ fn check_outcome(head: &StoredRun, judgement: &Judgement, folder: &Path) -> Resu
     let now = judgement.verdict.outcome;
     match judged.map(|judged| judged.outcome) {
         Some(then) if severity(then) > severity(now) => Err(Stop::Usage(format!(
-            "{0}: the run's verdict was {1}, and would be {2}; write that elsewhere: --output \
-             html=report.html",
+            "{0}: the run's verdict was {1} and would now be {2}; write that report to another \
+             place: --output html=report.html",
             folder.display(),
             then.text(),
             now.text()

@@ -61,8 +61,8 @@ fn shard(args: &RunArgs, place: Place) -> Ended {
     ];
     if let Some((what, _)) = judging.iter().find(|(_, asked)| *asked) {
         return Err(Stop::Usage(format!(
-            "--shard {place} and {what}: a shard is measured, and judged with all others; give it \
-             to `regatta diff`, or `regatta history add`, with all of them"
+            "--shard {place} and {what}: a shard is judged together with all others; pass all of them to \
+             `regatta diff` or `regatta history add`"
         )));
     }
     watch();

@@ -184,7 +184,7 @@ fn check(args: &TraceArgs, out: &Path) -> Result<(), Stop> {
     }
     if args.replace && out.is_file() && !file::is_trace(out) {
         return Err(Stop::Usage(format!(
-            "{} is not a trace, and --replace replaces nothing else; name another file with --out",
+            "{} is not a trace, and --replace replaces only traces; name another file with --out",
             out.display()
         )));
     }
@@ -233,7 +233,7 @@ fn why_nothing(recording: &Recording) -> String {
     }
     if recording.processes.is_empty() {
         return "no process used a GPU through CUDA's driver, or the recorder could not start \
-                there: it says so above when CUPTI is missing, or held by another profiler"
+                there; if CUPTI is missing or another profiler uses it, a message above says so"
             .to_owned();
     }
     let pids: Vec<String> = recording

@@ -94,7 +94,7 @@ fn read_side(first: &str, runs: &[PathBuf]) -> Result<Trace, Stop> {
         let place = real(path);
         if known.contains(&place) {
             return Err(Stop::Usage(format!(
-                "{} is named twice; a run that is counted twice says that runs do not differ",
+                "{} is named twice; name each run once",
                 path.display()
             )));
         }

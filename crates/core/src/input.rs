@@ -123,7 +123,7 @@ fn regular(kind: FileType) -> io::Result<()> {
         _ if kind.is_socket() => (ErrorKind::InvalidInput, "a socket"),
         _ => (ErrorKind::InvalidInput, "a device"),
     };
-    let problem = format!("it is {what}; a regular file is read here");
+    let problem = format!("it is {what}, not a regular file");
     Err(io::Error::new(error, problem))
 }
 
@@ -162,20 +162,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         mkfifo(&pipe, Mode::S_IRWXU).unwrap();
-        assert!(refused(&pipe, 10).starts_with("it is a pipe;"));
+        assert!(refused(&pipe, 10).starts_with("it is a pipe,"));
         let socket = folder.path().join("socket");
         let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-        assert!(refused(&socket, 10).starts_with("it is a socket;"));
-        assert!(refused(Path::new("/dev/zero"), 10).starts_with("it is a device;"));
+        assert!(refused(&socket, 10).starts_with("it is a socket,"));
+        assert!(refused(Path::new("/dev/zero"), 10).starts_with("it is a device,"));
         let link = folder.path().join("link");
         std::os::unix::fs::symlink("/dev/zero", &link).unwrap();
-        assert!(refused(&link, 10).starts_with("it is a device;"));
+        assert!(refused(&link, 10).starts_with("it is a device,"));
         let error = text(folder.path(), 10).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::IsADirectory);
-        assert_eq!(
-            error.to_string(),
-            "it is a folder; a regular file is read here"
-        );
+        assert_eq!(error.to_string(), "it is a folder, not a regular file");
         let absent = text(&folder.path().join("none"), 10).unwrap_err();
         assert_eq!(absent.kind(), ErrorKind::NotFound);
     }

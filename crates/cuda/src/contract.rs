@@ -137,7 +137,9 @@ impl Extents {
         let mut values = [1; 3];
         for (extent, formula) in values.iter_mut().zip(self.formulas()) {
             *extent = match formula.value(figures)? {
-                value @ ..=0 => return Err(format!("`{formula}` is {value}; it is 1 or more")),
+                value @ ..=0 => {
+                    return Err(format!("`{formula}` is {value}; it must be 1 or more"));
+                }
                 // A size beyond 32 bits is beyond every device.
                 value => u32::try_from(value).unwrap_or(u32::MAX),
             };

@@ -48,10 +48,10 @@ pub fn standing<'a>(
         return Ok((base, head));
     };
     let (word, why) = match base.status {
-        Status::Missing { .. } => (Word::Missing, "the base has lost it"),
+        Status::Missing { .. } => (Word::Missing, "the base did not measure it"),
         // A variant that does it now, and did not, is new.
         Status::Unsupported { .. } => (Word::New, "the base did not support it"),
-        _ if untimed => (Word::Missing, "the base has no structure of it"),
+        _ if untimed => (Word::Missing, "the base has no structure for it"),
         _ => (Word::Missing, "the base has no time for it"),
     };
     Err((word, Some(format!("{why}: {reason}")), fault))

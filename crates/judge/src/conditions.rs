@@ -111,8 +111,8 @@ const PROCESSOR_NOTES: [ProcessorNote; 5] = [
         |head, _, record| processor::too_many_threads(record, head.header.cores()),
         |cases, id, _, threads| {
             format!(
-                "{cases} computed on more threads than the machine has cores, {id} on \
-                 {threads:.0}: set OMP_NUM_THREADS {THREADS_KEY}"
+                "{cases} computed on more threads than the machine has cores ({id}: \
+                 {threads:.0}): set OMP_NUM_THREADS {THREADS_KEY}"
             )
         },
     ),
@@ -126,7 +126,7 @@ const PROCESSOR_NOTES: [ProcessorNote; 5] = [
     (
         |_, _, record| count(record, DENORMAL_VALUES),
         |cases, id, _, values| {
-            format!("{cases} computed with denormal numbers, {id} with {values:.0} a call: {FLUSH}")
+            format!("{cases} computed with denormal numbers ({id}: {values:.0} a call): {FLUSH}")
         },
     ),
     (
@@ -137,7 +137,7 @@ const PROCESSOR_NOTES: [ProcessorNote; 5] = [
         },
         |cases, id, _, results| {
             format!(
-                "{cases} of f32 computed in float64, {id} {results:.0} results a call: {NARROW}"
+                "{cases} of f32 computed in float64 ({id}: {results:.0} results a call): {NARROW}"
             )
         },
     ),
@@ -145,7 +145,7 @@ const PROCESSOR_NOTES: [ProcessorNote; 5] = [
         |_, _, record| processor::growth(record),
         |cases, id, _, bytes| {
             let bytes = Bytes(bytes as u64);
-            format!("the memory of {cases} grew, by {bytes} a call of {id}: {FREE}")
+            format!("the memory of {cases} grew ({id}: {bytes} a call): {FREE}")
         },
     ),
 ];
@@ -181,7 +181,7 @@ pub fn notes(head: &Side) -> Vec<String> {
     let more = varying.clone().count();
     if let Some((id, (name, how))) = varying.next() {
         notes.push(format!(
-            "{} that not every invocation ran alike, first {id}: {name} {how}",
+            "{} whose invocations differ, first {id}: {name} {how}",
             counted(more, "case")
         ));
     }
@@ -324,12 +324,12 @@ mod tests {
             .insert("cpu.cores".to_owned(), "2".to_owned());
         let notes = Vec::from_iter(on_processor(&head));
         let begins = [
-            "1 case computed on more threads than the machine has cores, mine/f:s16,d8 on 8: set",
+            "1 case computed on more threads than the machine has cores (mine/f:s16,d8: 8): set",
             "1 case waited for cores; of mine/f:s16,d8 a call takes 300.0 times its CPU time: \
              threads wait for cores; OMP_NUM_THREADS=1 in `env`",
-            "2 cases computed with denormal numbers, mine/f:s64,d8 with 9 a call: an operation",
-            "1 case of f32 computed in float64, mine/f:s64,d8 2 results a call: make",
-            "the memory of 1 case grew, by 1.00 MiB a call of mine/f:s64,d8,f16: free",
+            "2 cases computed with denormal numbers (mine/f:s64,d8: 9 a call): such an operation",
+            "1 case of f32 computed in float64 (mine/f:s64,d8: 2 results a call): make",
+            "the memory of 1 case grew (mine/f:s64,d8,f16: 1.00 MiB a call): free",
         ];
         assert_eq!(notes.len(), begins.len(), "{notes:#?}");
         for (note, begin) in notes.iter().zip(begins) {

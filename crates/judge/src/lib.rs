@@ -282,7 +282,7 @@ fn detectable(judgement: &Judgement) -> Option<String> {
 /// The structure that was not compared, and the expectations that had no times.
 fn structure_notes(judgement: &Judgement) -> Option<String> {
     if judgement.structure_only {
-        let sentence = "structure alone was judged: no time was taken";
+        let sentence = "only structure was judged; nothing was timed";
         return Some(sentence.to_owned());
     }
     let first = judgement.structure_incomparable.first()?;

@@ -51,7 +51,7 @@ pub(super) fn results(base: Option<&Side>, head: &Side) -> Option<String> {
             .partition(|name| compared.contains(*name));
         if !compared.is_empty() {
             let names = compared.join(", ");
-            each.push(format!("results of {names} compared with the base's alone"));
+            each.push(format!("results of {names} compared only with the base's"));
         }
         if !unchecked.is_empty() {
             let has = if unchecked.len() > 1 {
@@ -78,24 +78,24 @@ pub(super) fn demands(demands: &mut Demands, base: &RunHeader, head: &RunHeader)
         let reference = |operator: &Operator| operator.reference.clone().unwrap_or_default();
         let field = |key: &str| format!("operators.{name}.{key}");
         let dropped = is.reference.is_none();
-        demands.add_as(&field("reference"), reference(was), reference(is), dropped);
+        demands.add(&field("reference"), reference(was), reference(is), dropped);
         for output in &was.outputs {
             let mut outputs = is.outputs.iter();
             let Some(now) = outputs.find(|one| one.name == output.name) else {
-                demands.add_as(&field("outputs"), &output.name, "left out", true);
+                demands.add(&field("outputs"), &output.name, "left out", true);
                 continue;
             };
             let key = field(&format!("outputs.{}.tolerance", output.name));
             let wider = |dtype: &Dtype| now.limit(*dtype) > output.limit(*dtype);
             let is_wider = Dtype::ALL.iter().any(wider);
-            demands.add_as(&key, tolerance(output), tolerance(now), is_wider);
+            demands.add(&key, tolerance(output), tolerance(now), is_wider);
         }
         let drawn = |operator: &Operator| {
             let inputs = operator.inputs.iter();
             let inputs = inputs.map(|(name, input)| format!("{name} {input}"));
             inputs.collect::<Vec<_>>().join(", ")
         };
-        demands.add_as(&field("inputs"), drawn(was), drawn(is), false);
+        demands.add(&field("inputs"), drawn(was), drawn(is), false);
     }
 }
 

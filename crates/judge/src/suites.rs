@@ -23,12 +23,8 @@ pub struct Demands {
 }
 
 impl Demands {
-    fn add(&mut self, field: &str, base: impl Display, head: impl Display, is_weaker: bool) {
-        self.add_as(&format!("policy.{field}"), base, head, is_weaker);
-    }
-
-    /// The same of a key outside of `[policy]`.
-    pub(super) fn add_as(
+    /// Adds a key of the suite, if its values differ.
+    pub(super) fn add(
         &mut self,
         field: &str,
         base: impl Display,
@@ -113,17 +109,27 @@ pub fn dropped(base: &RunHeader, head: &RunHeader) -> Vec<CaseId> {
 fn policy(demands: &mut Demands, base: &Rules, head: &Rules, is_given: bool) {
     let (base, head) = (&base.policy, &head.policy);
     let is_larger = head.threshold > base.threshold && !is_given;
-    demands.add("threshold", base.threshold, head.threshold, is_larger);
+    demands.add(
+        "policy.threshold",
+        base.threshold,
+        head.threshold,
+        is_larger,
+    );
     for metric in Metric::ALL {
         let own = base.thresholds.contains_key(&metric) || head.thresholds.contains_key(&metric);
         let (was, is) = (base.threshold_of(metric), head.threshold_of(metric));
         if own {
-            demands.add(&format!("threshold.{}", metric.name()), was, is, is > was);
+            demands.add(
+                &format!("policy.threshold.{}", metric.name()),
+                was,
+                is,
+                is > was,
+            );
         }
     }
     let more = !head.ignore.is_subset(&base.ignore);
     demands.add(
-        "ignore",
+        "policy.ignore",
         list(base.ignore.iter()),
         list(head.ignore.iter()),
         more,
@@ -133,7 +139,7 @@ fn policy(demands: &mut Demands, base: &Rules, head: &Rules, is_given: bool) {
         .iter()
         .any(|pattern| !base.optional.contains(pattern));
     demands.add(
-        "optional",
+        "policy.optional",
         list(base.optional.iter()),
         list(head.optional.iter()),
         more,
@@ -143,7 +149,7 @@ fn policy(demands: &mut Demands, base: &Rules, head: &Rules, is_given: bool) {
         (Some(base), Some(head)) => head > base,
         (was, is) => was != is,
     };
-    demands.add("day", day(base.day), day(head.day), is_larger);
+    demands.add("policy.day", day(base.day), day(head.day), is_larger);
 }
 
 /// An expectation or a limit: what it is of, and the bounds of what is compared.
@@ -233,7 +239,7 @@ fn named(demands: &mut Demands, base: &Rules, head: &Rules) {
             }
         };
         let is_weaker = !was.iter().all(holds);
-        demands.add(&format!("expect.{name}"), text(was), text(is), is_weaker);
+        demands.add(&format!("expect `{name}`"), text(was), text(is), is_weaker);
     }
 }
 

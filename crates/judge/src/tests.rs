@@ -588,28 +588,28 @@ fn a_weaker_suite_is_named_and_a_weaker_check_does_not_pass() {
         ),
         (
             Box::new(|head| head.rules.expectations.clear()),
-            "policy.expect.auto is good at most 1.1 → absent",
+            "expect `auto is good` at most 1.1 → absent",
         ),
         (
             Box::new(move |head| head.rules.expectations = vec![expectation("cpu/a", 2.0)]),
-            "policy.expect.auto is good at most 1.1 → at most 2",
+            "expect `auto is good` at most 1.1 → at most 2",
         ),
         (
             Box::new(move |head| head.rules.expectations = vec![expectation("cpu/b", 1.1)]),
-            "policy.expect.auto is good device time of variant cpu/a against ",
+            "expect `auto is good` device time of variant cpu/a against ",
         ),
         (
             Box::new(move |head| head.suite.overrides.push(set.clone())),
-            "policy.set none → cpu/flash: n any → 4",
+            "set none → cpu/flash: n any → 4",
         ),
         (
             Box::new(|head| head.settings.samples = 3),
-            "policy.measure.samples 20 → 3",
+            "measure.samples 20 → 3",
         ),
-        (Box::new(|head| drop(head.plan.pop())), "policy.cases "),
+        (Box::new(|head| drop(head.plan.pop())), "cases "),
         (
             Box::new(|head| head.settings.budget_ms = 1),
-            "policy.measure.budget_ms ",
+            "measure.budget_ms ",
         ),
     ];
     for (change, words) in changes {
@@ -666,7 +666,7 @@ fn a_weaker_suite_is_named_and_a_weaker_check_does_not_pass() {
     assert_eq!(row(&judgement, &gone.0).word, Word::Skipped);
     let shown = &judgement.verdict.shown;
     assert!(
-        shown.contains(&format!("policy.cases {gone} → left out")),
+        shown.contains(&format!("cases {gone} → left out")),
         "{shown}"
     );
 

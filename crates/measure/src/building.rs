@@ -62,7 +62,7 @@ pub fn build(suite: &Build, folder: &Path, log: Option<&Path>) -> Result<Built, 
     let mut makes = suite.makes.iter().map(|path| folder.join(path));
     match makes.find(|path| !path.exists()) {
         Some(path) => Err(failed(format!(
-            "ended well and did not make {}: does `makes` name the right path?",
+            "succeeded, but did not make {}; correct the path in `makes`",
             path.display()
         ))),
         None => Ok(Built { wall_ns }),
@@ -111,7 +111,7 @@ fn cannot_start(suite: &Build, folder: &Path, error: &io::Error) -> BuildingErro
 /// The place of a failure's log, or the lines that name the failure.
 fn words(log: Option<&Path>) -> String {
     let Some(path) = log else {
-        return "; its words are above".to_owned();
+        return "; its output is above".to_owned();
     };
     let text = input::bytes(path, LOG).unwrap_or_default();
     let excerpt = last_words::excerpt(&String::from_utf8_lossy(&text));

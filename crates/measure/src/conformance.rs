@@ -256,7 +256,7 @@ impl Conformance<'_> {
             }
         } else {
             CheckResult::Unsupported(
-                "its hello does not say `repeats`: no clock outside of the worker bounds its times"
+                "its hello has no `repeats`, so no clock outside of the worker bounds its times"
                     .to_owned(),
             )
         };

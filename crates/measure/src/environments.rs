@@ -277,7 +277,7 @@ impl<'a> PythonEnvironment<'a> {
         if status.success() {
             Ok(())
         } else {
-            Err(self.error(format!(": {step} failed ({status}); its words are above")))
+            Err(self.error(format!(": {step} failed ({status}); its output is above")))
         }
     }
 
@@ -417,8 +417,8 @@ fn replaced(suite: &Suite, default: Option<&str>, spec: &str) -> Result<Environm
         variants.find(|variant| variant.environment.is_none() && is_python(&variant.worker, suite));
     let Some(variant) = python else {
         return Err(SetupError(format!(
-            "{spec} changes nothing: no variant of suite {} is of a Python worker that \
-             leaves its environment open",
+            "{spec} changes nothing: suite {} has no variant of a Python worker without \
+             an environment of its own",
             suite.name
         )));
     };

@@ -451,8 +451,7 @@ pub fn check_declared(suite: &Suite, default: Option<&str>) -> Result<(), SetupE
     let mut declared = suite.origins_of_workers.iter();
     if let Some((name, place)) = declared.find(|(name, _)| is_own(name)) {
         return Err(SetupError(format!(
-            "{place}: `{name}` is a worker of regatta's own, and another in its place would be \
-             measured under its name; call this one something else"
+            "{place}: `{name}` is the name of a built-in worker; choose another name"
         )));
     }
     for (name, environment) in &suite.environments {

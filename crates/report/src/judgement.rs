@@ -246,7 +246,7 @@ fn apart_from_medians(metric: &MetricRow) -> Option<String> {
     let is_within = change.low? <= medians && medians <= change.high?;
     (change.paired && !is_within).then(|| {
         format!(
-            "the change is that of samples taken in turn; other programs moved the medians, {} apart",
+            "the change is from samples taken in turn; other programs moved the medians, which differ by {}",
             short(medians)
         )
     })

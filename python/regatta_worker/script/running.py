@@ -109,7 +109,9 @@ class Script:
                 if not self._seen:
                     self._declared(sys.modules["__main__"])
         except Failed as error:
-            self.raised, self.ended = True, str(error)
+            # It says all.
+            self.raised = self.declares = True
+            self.ended = str(error)
         except BaseException as error:
             traceback.print_exc()
             self.raised = True

@@ -89,8 +89,9 @@ class ScriptWorker:
             if self._no_memory(error):
                 raise Unavailable(f"out of memory: {error}") from error
             traceback.print_exc()
-            raised = places.raised_at(error, script.path)
-            raise Failed(f"{case.place.where}: the call raised {raised}") from error
+            where = case.place.where
+            raised = places.raised_at(error, script.path).removeprefix(f"{where}: ")
+            raise Failed(f"{where}: the call raised {raised}") from error
         found = outputs(returned)
         return {"effective": {}, "probes": {}, "outputs": found} | about
 

@@ -101,7 +101,7 @@ pub fn run(args: &BuildArgs) -> Ended {
         return match args.of_kernels() {
             None => suite::run(name, args.json),
             Some(other) => Err(Stop::Usage(format!(
-                "{name} is a suite, and {other} is of kernels; build one at a time"
+                "{name} is a suite, and {other} concerns kernels; build one at a time"
             ))),
         };
     }

@@ -124,7 +124,7 @@ fn found(names: &[String], at: Option<Timestamp>) -> Result<Vec<Reduced>, Stop> 
         if one.is_baseline {
             Err(refused(RecordError::not_added(
                 &one.path,
-                "it is a baseline, and a history is of runs: name the run it was made of",
+                "it is a baseline; name the run that it was saved from",
             )))
         } else {
             reduced(&one.path, &one.files, &one.run, &one.side, at).map_err(refused)

@@ -100,7 +100,7 @@ impl Store {
         let path = super::machine_file(&folder, &side.header.machine.name)?;
         if path.exists() && !replace {
             return Err(RecordError::Refused(format!(
-                "{} is there already; a baseline is replaced with --replace only",
+                "{} is there already; --replace replaces it",
                 path.display()
             )));
         }

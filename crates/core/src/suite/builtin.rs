@@ -86,14 +86,14 @@ fn load_below(
     let extension = path.extension().unwrap_or_default();
     if path.is_file() && extension == "py" {
         return Err(failed(format!(
-            "this is code: `script:{name_or_path}` measures what it times by itself, as with \
-             triton.testing.do_bench or timeit; a suite names a function: workers.mine = \
+            "this is code, not a suite: `script:{name_or_path}` measures what it times, as with \
+             triton.testing.do_bench or timeit; a suite names its functions: workers.mine = \
              \"{name_or_path}\" (`regatta init` writes one)"
         )));
     }
     if path.is_file() && extension == "cu" {
         return Err(failed(format!(
-            "this is code, and a suite names it: workers.mine = \"{name_or_path}\"; `regatta init` \
+            "this is code, not a suite; a suite names it: workers.mine = \"{name_or_path}\"; `regatta init` \
              writes one"
         )));
     }

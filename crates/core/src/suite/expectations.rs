@@ -148,9 +148,8 @@ impl TableReader<'_> {
             (None, true) => Selector::default(),
             (None, false) => return Err(whole("`case` is missing")),
             (Some(_), true) => {
-                let error = format!(
-                    "`{quantity}` is of what was built, whatever the case; leave `case` out"
-                );
+                let error =
+                    format!("`{quantity}` is the time of a build, not of a case; leave `case` out");
                 return Err(self.error("case", error));
             }
         };
@@ -161,7 +160,7 @@ impl TableReader<'_> {
             }
         }
         let bounds = match (table.at_least, table.at_most) {
-            (None, None) => return Err(whole("limits nothing; give `at_least` or `at_most`")),
+            (None, None) => return Err(whole("has no limit; give `at_least` or `at_most`")),
             (Some(least), Some(most)) if least > most => {
                 let error = format!("nothing is at least {least} and at most {most}");
                 return Err(whole(&error));
@@ -172,8 +171,8 @@ impl TableReader<'_> {
         };
         if table.kernel.is_some() && !quantity.is_of_launches() {
             let error = format!(
-                "`{quantity}` is not counted by kernel; a kernel is named for launches, blocks or \
-                 sm_fill"
+                "`{quantity}` is not counted by kernel; leave `kernel` out, or limit launches, \
+                 blocks or sm_fill"
             );
             return Err(self.error("kernel", error));
         }

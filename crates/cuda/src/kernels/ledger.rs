@@ -255,8 +255,8 @@ impl Ledger {
     pub fn compare(&self, head: &Ledger, built: &BuiltFiles) -> Result<LedgerComparison, String> {
         if self.compiler != head.compiler {
             return Err(format!(
-                "the ledger is of {}, this build of {}: two compilers' figures differ for \
-                 the same source; use that compiler, or save a ledger of this one",
+                "the ledger was made by {}, this build by {}, whose figures differ for the same \
+                 source; use that compiler, or save a ledger of this one",
                 self.compiler, head.compiler
             ));
         }

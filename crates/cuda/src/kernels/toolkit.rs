@@ -231,7 +231,7 @@ fn absent(compiler: Compiler, missed: &[String]) -> String {
         ),
     };
     format!(
-        "{what} is not here. Looked in:\n{}\n\
+        "{what} was not found. Looked in:\n{}\n\
          Name a CUDA toolkit in CUDA_HOME or REGATTA_CUDA; or pip install {wheels} and \
          name that Python in REGATTA_PYTHON",
         missed.join("\n")

@@ -133,7 +133,7 @@ fn grids_are_held_to_what_a_device_takes() {
         (
             "\"heads\", \"batch\"",
             "\"heads - 1\"",
-            "[variants.mine] forward 1, grid: `heads - 1` is 0; it is 1 or more",
+            "[variants.mine] forward 1, grid: `heads - 1` is 0; it must be 1 or more",
         ),
         (
             "heads == kv_heads",

@@ -12,8 +12,8 @@ use regatta_worker::units::{Bytes, Digits, counted};
 pub const THREADS_KEY: &str = "in `env` of the suite's environment";
 
 /// The cost of denormal numbers, and what helps.
-pub const FLUSH: &str = "an operation on one may take 100 times as long: flush them to zero, or \
-                         scale the values";
+pub const FLUSH: &str = "such an operation may take 100 times as long; flush denormals to zero, \
+                         or scale the values";
 
 /// The remedy for temporaries in a wider type.
 pub const NARROW: &str = "make constants and temporaries of the type of the inputs";

@@ -99,7 +99,7 @@ fn a_call_on_a_processor_has_causes_with_what_to_set() {
 +device=100 +cpu=99 +threads=1 +waited=0 ; +device=400 +cpu=100 +threads=1 +waited=0 x4 => blocked: a call takes 4.00 times its CPU time, before 1.01 times: it sleeps, or waits for a lock
 +device=400 +cpu=99 +threads=1 +waited=0 ; +device=800 +cpu=200 +threads=1 +waited=0 x2 =>
 +device=100 +cpu=99 ; +device=400 +cpu=100 x4 =>
-denormal_values=0 ; denormal_values=5000 x9 => denormals: denormal values 0 → 5000; an operation on one may take 100 times as long: flush them to zero
+denormal_values=0 ; denormal_values=5000 x9 => denormals: denormal values 0 → 5000; such an operation may take 100 times as long; flush denormals to zero
 wider_results=0 ; wider_results=3 x2 => wider-type: wider results 0 → 3; make constants and temporaries of the type
 call_peak_bytes=1048576 numba_allocations=2 ; call_peak_bytes=4194304 numba_allocations=20002 x2 => workspace: call peak 1.00 MiB → 4.00 MiB, numba allocations 2 → 20002
 call_peak_bytes=1048576 ; call_peak_bytes=1048976 x1 =>

@@ -279,14 +279,14 @@ fn slower(runs: &Runs, outcome: VerdictOutcome) -> Vec<String> {
 fn notes(comparison: &Comparison, sides: [&TracedSide; 2]) -> Vec<String> {
     let mut notes = vec![match &comparison.runs {
         Some(runs) if runs.are_enough() => format!(
-            "times are of {} under a profiler, and judged by how far these lie apart; what may \
-             have changed between the moments of the two sides is not known",
+            "times are of {} under a profiler, judged by the spread of these; what changed on the \
+             machine between the two sides is not known",
             runs.sentence()
         ),
         _ => format!(
             "a trace is one run under a profiler: structure is exact, times are an indication; \
              {FEWEST} runs of each side (`regatta trace --runs {FEWEST}`) are judged by the rule \
-             of gates, and `regatta gate` and `regatta run` tell times apart from noise"
+             of gates"
         ),
     }];
     if let Some(runs) = comparison.runs.as_ref().filter(|runs| runs.are_several()) {

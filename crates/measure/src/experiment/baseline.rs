@@ -37,7 +37,7 @@ pub fn save(
     let why = unfit(&stored).or_else(|| suite_mismatch(name, suite.as_deref()?, &stored.side));
     if let (Some(why), false) = (why, force) {
         return Err(ExperimentError::NotJudged(format!(
-            "{} {why}; it makes no baseline unless --force is given",
+            "{} {why}; --force saves it as a baseline all the same",
             stored.side.label
         )));
     }
@@ -112,7 +112,7 @@ fn unfit(stored: &StoredRun) -> Option<String> {
     }
     if !suite.filter.is_empty() {
         let filter = suite.filter.join(" ");
-        return Some(format!("is a part of its suite only (--filter {filter})"));
+        return Some(format!("has only a part of its suite (--filter {filter})"));
     }
     if suite.arguments.iter().any(|argument| argument == "--set") {
         return Some("was measured with --set".to_owned());

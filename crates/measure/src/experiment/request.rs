@@ -176,7 +176,7 @@ pub fn no_case_left(filter: &[String], suite: &str, ids: &[String]) -> String {
         (None, None) => "the suite has none".to_owned(),
     };
     format!(
-        "--filter {} leaves no case of {suite}, which has {}; {hint}",
+        "--filter {} matches no case of {suite}, which has {}; {hint}",
         filter.join(" "),
         ids.len(),
     )

@@ -180,7 +180,7 @@ pub enum WorkerFailure {
         limit: Duration,
     },
     /// The text is not a reply, or not one to the request.
-    #[error(" answered {asked} with something else: {problem}")]
+    #[error(" gave an invalid answer to {asked}: {problem}")]
     Garbage {
         /// The request.
         asked: &'static str,

@@ -296,7 +296,7 @@ pub fn why(program: &Path, error: &io::Error) -> String {
     };
     let Some(path) = found(program) else {
         return match (std::env::current_dir().is_err(), is_path(program)) {
-            (true, _) => "the folder this was started in is gone; change to one that is there",
+            (true, _) => "the current folder no longer exists; change to another",
             (_, true) => "the file does not exist",
             (_, false) => "no folder of PATH has it",
         }
@@ -312,8 +312,8 @@ pub fn why(program: &Path, error: &io::Error) -> String {
             format!("{shown} is not executable; try `chmod +x {shown}`")
         }
         Errno::ENOENT => match interpreter(&path) {
-            Some(interpreter) => format!("{shown} wants {interpreter}, which is not there"),
-            None => format!("{shown} is there, and the loader that it names is not"),
+            Some(interpreter) => format!("{shown} needs {interpreter}, which does not exist"),
+            None => format!("{shown} exists, but the loader that it names does not"),
         },
         Errno::ENOEXEC => {
             format!(
@@ -379,7 +379,7 @@ mod tests {
             ),
             (
                 file("script", "#!/no/such/perl -w\n", 0o755),
-                "wants /no/such/perl -w, which is not",
+                "needs /no/such/perl -w, which does",
             ),
             ("./none".into(), "the file does not exist"),
             (

@@ -187,7 +187,7 @@ impl Attention {
                 _ if axis.is_of_lengths() && lengths.is_some() => {}
                 (Some(_), Unset::With(of)) if !given(of) => {
                     return Err(ParseError::new(format!(
-                        "`{axis}` is of a projection; add `projection = \"all-gather\"` or \
+                        "`{axis}` belongs to a projection; add `projection = \"all-gather\"` or \
                          `\"reduce-scatter\"`, or leave `{axis}` out",
                         axis = axis.name
                     )));

@@ -169,7 +169,7 @@ mod tests {
             ("s8,d8,ag0,r2", "hidden is 0"),
             ("s8,d8,ag16,r0", "ranks is 0"),
             ("s8,d8,ag16", "a projection needs `ranks`"),
-            ("s8,d8,r2", "`ranks` is of a projection"),
+            ("s8,d8,r2", "`ranks` belongs to a projection"),
         ] {
             let error = refused(id);
             assert!(error.contains(says), "{id}: {error}");

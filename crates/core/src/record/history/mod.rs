@@ -217,7 +217,7 @@ pub fn reduced(
     if header.settings.structure_only {
         return Err(RecordError::not_added(
             path,
-            "the run took structure alone, and a history is of times",
+            "the run has no times (--structure-only), and a history needs them",
         ));
     }
     let cases = side.cases.iter();
@@ -227,7 +227,7 @@ pub fn reduced(
     if !cases.iter().any(|(_, outcome)| outcome.times().is_some()) {
         return Err(RecordError::not_added(
             path,
-            "no case of it was timed, and a history is of times",
+            "no case of the run was timed, and a history needs times",
         ));
     }
     let at = at.unwrap_or(header.started);
