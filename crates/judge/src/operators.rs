@@ -168,7 +168,7 @@ mod tests {
         checked.errors.insert("y".to_owned(), 0.0);
         alone.cases.insert(alone.header.plan[0].clone(), checked);
         let sentence = results(Some(&base), &alone).unwrap();
-        assert_eq!(sentence, "results of o compared with the base's alone");
+        assert_eq!(sentence, "results of o compared only with the base's");
         assert_eq!(results(None, &side(header())), None);
 
         let mut many = declared(Some("r.py:o"), None);
