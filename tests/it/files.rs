@@ -150,7 +150,7 @@ fn the_lost_sentinel_fails_by_limits_and_by_structure_alone() {
     let reported = compared
         .rows
         .iter()
-        .find(|row| row.case.0 == "torch/efficient:s10000,d32,bwd");
+        .find(|row| *row.case.0 == *"torch/efficient:s10000,d32,bwd");
     let evidence = reported
         .unwrap()
         .worth_telling()

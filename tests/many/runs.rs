@@ -87,9 +87,10 @@ pub fn id(case: usize) -> CaseId {
     let heads = pick(rest, &["8", "16", "32"]);
     let splits = pick(rest, &["", ":num_splits_key=4"]);
     let seq = 128 * (1 + *rest);
-    CaseId(format!(
-        "cuda/{variant}:h{heads},s{seq},d{head_dim}{dtype}{mask}{direction}{splits}"
-    ))
+    CaseId(
+        format!("cuda/{variant}:h{heads},s{seq},d{head_dim}{dtype}{mask}{direction}{splits}")
+            .into(),
+    )
 }
 
 /// The same number for the same place in every run, within ±1.

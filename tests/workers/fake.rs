@@ -212,7 +212,7 @@ impl Fake {
             "{}{} {} {} {}",
             self.side, self.seed, self.start, case.variant, case.problem
         );
-        self.rng = ChaCha8Rng::seed_from_u64(CaseId(label).drawn(0));
+        self.rng = ChaCha8Rng::seed_from_u64(CaseId(label.into()).drawn(0));
     }
 
     fn noise(&mut self, width: f64) -> f64 {

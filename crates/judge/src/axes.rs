@@ -9,8 +9,9 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use regatta_core::text::one_line;
-use regatta_worker::attention::axes::{SEQ, SEQ_AXES};
+use regatta_worker::attention::axes::{self, SEQ, SEQ_AXES};
 use regatta_worker::attention::{Case, CaseId, FACETS};
+use regatta_worker::operator::Problem;
 
 /// A description, and the cases that it describes.
 pub struct Described {
@@ -297,9 +298,14 @@ impl AxisTable {
 
 fn texts(name: String, cases: &[Option<Rc<Case>>]) -> AxisTexts {
     let mut known: HashMap<String, u32> = HashMap::new();
+    let axis = axes::axis(&name);
     let mut number = |case: &Rc<Case>| {
         let next = known.len() as u32;
-        *known.entry(case.facet(&name)).or_insert(next)
+        let text = match (axis, &case.problem) {
+            (Some(axis), Problem::Attention(problem)) => axis.value(problem).unwrap_or_default(),
+            _ => case.facet(&name),
+        };
+        *known.entry(text).or_insert(next)
     };
     let numbers = cases.iter().map(|case| Some(number(case.as_ref()?)));
     let numbers = numbers.collect();

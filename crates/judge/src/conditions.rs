@@ -132,8 +132,9 @@ const PROCESSOR_NOTES: [ProcessorNote; 5] = [
     (
         // Products of float16 are often summed in float32; what is wider than float32 is a slip.
         |_, id, record| {
+            let results = count(record, WIDER_RESULTS)?;
             let case = id.case().ok()?;
-            count(record, WIDER_RESULTS).filter(|_| case.problem.dtype() == Dtype::F32)
+            (case.problem.dtype() == Dtype::F32).then_some(results)
         },
         |cases, id, _, results| {
             format!(
@@ -171,7 +172,7 @@ fn on_processor(head: &Side) -> impl Iterator<Item = String> {
 /// that the machine was in. Each is a reason to look before believing a verdict.
 pub fn notes(head: &Side) -> Vec<String> {
     let noted = NOTES.iter().filter_map(|(count, note)| {
-        let all = head.cases.values().map(|record| &record.conditions);
+        let all = head.cases.values().map(|record| &*record.conditions);
         let met: Vec<&Conditions> = all.filter(|conditions| count(conditions) > 0).collect();
         (!met.is_empty()).then(|| format!("{} {}", counted(met.len(), "case"), note(&met)))
     });
@@ -209,8 +210,8 @@ fn fewer_invocations(head: &Side) -> Option<String> {
 pub fn counted_in_vain(base: &Side, head: &Side) -> Option<String> {
     let measured = |record: &CaseRecord| record.status == Status::Measured;
     let vain = head.cases.iter().filter(|(id, record)| {
-        let before = base.cases.get(*id).filter(|before| measured(before));
-        record.counters.is_some() && before.is_some_and(|before| before.counters.is_none())
+        let before = || base.cases.get(*id).filter(|before| measured(before));
+        record.counters.is_some() && before().is_some_and(|before| before.counters.is_none())
     });
     let number = vain.count();
     (number > 0).then(|| {
@@ -303,7 +304,8 @@ mod tests {
 
     #[test]
     fn calls_on_a_processor_have_notes_with_what_to_set() {
-        let case = |axes: &str, record: &str| (CaseId(format!("mine/f:{axes}")), written(record));
+        let case =
+            |axes: &str, record: &str| (CaseId(format!("mine/f:{axes}").into()), written(record));
         let waits = "+device=60000 +cpu=200 +threads=8 +waited=50000";
         let mut head = Side {
             label: "head".to_owned(),
@@ -335,7 +337,7 @@ mod tests {
         for (note, begin) in notes.iter().zip(begins) {
             assert!(note.starts_with(begin), "{note}\n{begin}");
         }
-        head.cases.retain(|id, _| id.0 == "mine/f:s8,d8");
+        head.cases.retain(|id, _| *id.0 == *"mine/f:s8,d8");
         assert_eq!(on_processor(&head).count(), 0);
     }
 }

@@ -361,7 +361,7 @@ impl ExpectationResult {
     /// The case, or what was built.
     pub fn subject(&self) -> String {
         match (&self.case, &self.built) {
-            (Some(case), _) => case.0.clone(),
+            (Some(case), _) => case.to_string(),
             (None, Some(built)) => format!("the build of {built}"),
             (None, None) => "the build".to_owned(),
         }
@@ -575,7 +575,7 @@ pub struct MetricRow {
     pub change: Change,
     /// The breakdown of the change, if both sides report their operations, calls or parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub account: Option<Account>,
+    pub account: Option<Box<Account>>,
 }
 
 impl MetricRow {

@@ -160,8 +160,9 @@ pub fn metric_row(
     }
     decision.open &= helps && (metric == Metric::Device || decision.may_be_worse);
     // Load only adds: a value below the least change cannot have grown by it.
-    let all = head.values(metric);
-    let small = all.iter().all(|value| *value <= metric.least_change());
+    let small = head
+        .values(metric)
+        .all(|value| value <= metric.least_change());
     if small && decision.word != Word::Improved {
         decision = decision.same();
         reason = None;
@@ -309,7 +310,7 @@ pub fn vanished(
     (base, head): (&CaseRecord, &CaseRecord),
     policy: &Policy,
 ) -> impl Iterator<Item = Uncounted> {
-    let values = |record: &CaseRecord, metric| record.values(metric).len();
+    let values = |record: &CaseRecord, metric| record.values(metric).count();
     let judged = Metric::ALL.into_iter();
     let judged = judged.filter(move |metric| !policy.ignores(*metric) && values(base, *metric) > 0);
     let lost = judged.filter(move |metric| {
@@ -363,7 +364,7 @@ fn least_change(metric: Metric, head: &CaseRecord) -> f64 {
 
 /// True for a case on a processor, whose worker reports CPU time; a GPU's worker has none.
 fn has_cpu_time(record: &CaseRecord) -> bool {
-    record.median(Metric::CpuTime).is_some()
+    record.values(Metric::CpuTime).next().is_some()
 }
 
 /// Device times of an H100 and an H200 are multiples of it.
@@ -390,8 +391,9 @@ pub fn values_of(
     by_reference: bool,
 ) -> Vec<Value> {
     let invocations = record.invocations.iter();
-    let values = invocations.filter_map(|one| value(one, metric, disturbed_by, by_reference));
-    values.collect()
+    let mut values = Vec::with_capacity(invocations.len());
+    values.extend(invocations.filter_map(|one| value(one, metric, disturbed_by, by_reference)));
+    values
 }
 
 fn value(

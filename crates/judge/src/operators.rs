@@ -128,7 +128,7 @@ mod tests {
         operator.reference = reference.map(str::to_owned);
         operator.outputs[0].tolerance = tolerance.map(Tolerance::One);
         header.plan = vec![regatta_worker::attention::CaseId(
-            "mine/o:o,dtype=f32".to_owned(),
+            "mine/o:o,dtype=f32".into(),
         )];
         header.operators.insert("o".to_owned(), operator);
         header
@@ -165,7 +165,7 @@ mod tests {
                 .contains("were not checked")
         );
         let mut checked = around(100.0);
-        checked.errors.insert("y".to_owned(), 0.0);
+        checked.errors.raise("y", 0.0);
         alone.cases.insert(alone.header.plan[0].clone(), checked);
         let sentence = results(Some(&base), &alone).unwrap();
         assert_eq!(sentence, "results of o compared only with the base's");
@@ -176,7 +176,7 @@ mod tests {
             let operator = many.operators["o"].clone();
             many.operators.insert(name.to_owned(), operator);
             let id = format!("mine/o:{name},dtype=f32");
-            many.plan.push(regatta_worker::attention::CaseId(id));
+            many.plan.push(regatta_worker::attention::CaseId(id.into()));
         }
         let sentence = results(None, &side(many.clone())).unwrap();
         let words = "results of 3 operators compared with their references in float64";

@@ -194,7 +194,7 @@ fn metrics(
             (Metric::FirstCall, _) if row.word == Word::Regressed => {
                 let times = machine::Sides::new(Nanoseconds(row.base), Nanoseconds(row.head));
                 let parts = [pair.0, pair.1].map(|record| record.first_call_parts.as_ref());
-                row.account = of_first_call(times, parts[0], parts[1]);
+                row.account = of_first_call(times, parts[0], parts[1]).map(Box::new);
             }
             // The reference operation is the framework's own.
             (Metric::Host, Some(reason)) if !versions(sides.soft, id).is_empty() => {
@@ -265,7 +265,7 @@ fn explain(sides: &RowInputs, row: &mut Row, (base, head): (&CaseRecord, &CaseRe
         .iter_mut()
         .find(|row_metric| Some(row_metric.metric) == metric)
     {
-        row_metric.account = account;
+        row_metric.account = account.map(Box::new);
     }
     row.findings = found;
 }

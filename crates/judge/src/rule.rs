@@ -495,7 +495,12 @@ fn fisher(head_slow: usize, base_slow: usize, base: usize, head: usize) -> f64 {
 }
 
 fn differences(base: &[f64], head: &[f64]) -> Vec<f64> {
-    sorted(head.iter().flat_map(|h| base.iter().map(move |b| h - b)))
+    let mut all = Vec::with_capacity(head.len() * base.len());
+    for value in head {
+        all.extend(base.iter().map(|before| value - before));
+    }
+    all.sort_unstable_by(f64::total_cmp);
+    all
 }
 
 fn pair_differences(base: &[f64], head: &[f64]) -> Vec<f64> {

@@ -2,8 +2,6 @@
 
 pub use regatta_core::record::testing::*;
 
-use std::sync::Arc;
-
 use regatta_core::machine::Launch;
 use regatta_core::record::side::CaseRecord;
 use regatta_core::suite::rules::Metric;
@@ -16,7 +14,7 @@ pub fn written(line: &str) -> CaseRecord {
     let mut record = around(100.0);
     for word in line.split_whitespace() {
         if let Some((name, blocks)) = word.split_once('@') {
-            let structure = Arc::make_mut(record.structure.get_or_insert_default());
+            let structure = record.structure.get_or_insert_default();
             structure.launches.push(Launch {
                 name: name.to_owned(),
                 grid: [blocks.parse().unwrap(), 1, 1],
@@ -36,7 +34,7 @@ pub fn written(line: &str) -> CaseRecord {
         } else if let Some(name) = name.strip_prefix('+') {
             figure(&mut record, name, value.parse().unwrap());
         } else {
-            let counts = &mut Arc::make_mut(record.structure.get_or_insert_default()).counts;
+            let counts = &mut record.structure.get_or_insert_default().counts;
             counts.insert(name.to_owned(), value.parse().unwrap());
         }
     }
@@ -47,11 +45,11 @@ fn figure(record: &mut CaseRecord, name: &str, value: f64) {
     let ns = (value * 1e3) as u64;
     match name {
         "device" => {
-            let device = around(value * 1e3).values(Metric::Device);
+            let device = Vec::from_iter(around(value * 1e3).values(Metric::Device));
             return *record = with(record.clone(), Metric::Device, &device);
         }
         "host" => return *record = with(record.clone(), Metric::Host, &[value * 1e3; 5]),
-        "mhz" => return record.clock_mhz = vec![value; 5],
+        "mhz" => return record.clock_mhz = vec![value; 5].into(),
         "peak" => {
             let bytes = [value * 1048576.0; 5];
             return *record = with(record.clone(), Metric::PeakMemory, &bytes);

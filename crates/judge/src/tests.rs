@@ -1,8 +1,5 @@
 //! Judgements of pairs of sides.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use super::judgement::{Row, Word};
 use super::testing::{around, disturbed, failed, side, timed, unsupported, with};
 use super::*;
@@ -14,6 +11,7 @@ use regatta_core::suite::Override;
 use regatta_core::suite::rules::{Expectation, Metric, Selector};
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::Ratio;
+use std::collections::BTreeMap;
 
 const A: &str = "cpu/flash:s64,d64";
 const B: &str = "cpu/flash:s128,d64";
@@ -24,7 +22,11 @@ fn against(head: &Side, base: &Side) -> Judgement {
 }
 
 fn row<'a>(judgement: &'a Judgement, id: &str) -> &'a Row {
-    judgement.rows.iter().find(|row| row.case.0 == id).unwrap()
+    judgement
+        .rows
+        .iter()
+        .find(|row| *row.case.0 == *id)
+        .unwrap()
 }
 
 fn is(outcome: VerdictOutcome, judgement: &Judgement) -> bool {
@@ -55,12 +57,12 @@ fn record(written: &str) -> CaseRecord {
         let (metric, value) = word.split_once('=').unwrap();
         if let Some(count) = metric.strip_prefix('#') {
             let mut record = record;
-            let structure = Arc::make_mut(record.structure.get_or_insert_default());
+            let structure = record.structure.get_or_insert_default();
             let value = value.parse().unwrap();
             structure.counts.insert(count.to_owned(), value);
             return record;
         }
-        let values = around(time(value)).values(Metric::Device);
+        let values = Vec::from_iter(around(time(value)).values(Metric::Device));
         with(record, metric.parse().unwrap(), &values)
     })
 }
@@ -157,7 +159,7 @@ stored 100 - ; 300+5 - => inconclusive inconclusive? | worst inconclusive case
         };
         let mut words = vec![judgement.verdict.outcome.text().to_lowercase()];
         for id in [A, B] {
-            let rows = judgement.rows.iter().filter(|row| row.case.0 == id);
+            let rows = judgement.rows.iter().filter(|row| *row.case.0 == *id);
             words.extend(rows.map(|row| {
                 if row.may_be_worse() {
                     format!("{}?", row.word.text())
@@ -249,7 +251,7 @@ fn an_optional_case_that_is_measured_is_judged() {
         fault: Fault::WrongResult,
     };
     head.cases
-        .insert(CaseId(A.to_owned()), CaseRecord::empty(wrong));
+        .insert(CaseId(A.into()), CaseRecord::empty(wrong));
     assert_eq!(row(&against(&head, &base), A).word, Word::Error);
 }
 
@@ -434,7 +436,7 @@ fn damaged_lines_are_a_note_and_what_they_lost_a_gap() {
     assert!(is(VerdictOutcome::Passed, &judgement));
     assert_eq!(judgement.notes, ["run is damaged: line 7: cut off"]);
     let reason = "4 of 5 invocations are in the file".to_owned();
-    head.cases.get_mut(&CaseId(A.to_owned())).unwrap().status = Status::Missing { reason };
+    head.cases.get_mut(&CaseId(A.into())).unwrap().status = Status::Missing { reason };
     assert!(is(VerdictOutcome::Inconclusive, &against(&head, &base)));
 }
 
@@ -482,7 +484,7 @@ fn what_did_not_change_has_no_cause_and_a_new_structure_is_noted() {
 fn what_is_measured_in_part_is_missing_unless_the_policy_allows_it() {
     let base = cases("100,host=40 200");
     let mut head = base.clone();
-    let record = head.cases.get_mut(&CaseId(A.to_owned())).unwrap();
+    let record = head.cases.get_mut(&CaseId(A.into())).unwrap();
     for one in &mut record.invocations[..2] {
         one.values.set(Metric::Host, None);
     }
@@ -497,7 +499,7 @@ fn what_is_measured_in_part_is_missing_unless_the_policy_allows_it() {
     assert!(is(VerdictOutcome::Passed, &against(&head, &base)));
 
     let mut absent = cases("100 200");
-    let torch = CaseId("torch/math:s64,d64".to_owned());
+    let torch = CaseId("torch/math:s64,d64".into());
     let reason = unsupported("No module named 'torch'");
     absent.cases.insert(torch.clone(), reason);
     let judgement = judge(&absent, None, &Options::ALONE);
@@ -614,7 +616,7 @@ fn a_weaker_suite_is_named_and_a_weaker_check_does_not_pass() {
     ];
     for (change, words) in changes {
         let mut head = base.clone();
-        head.header.plan = vec![CaseId(A.to_owned()), CaseId(B.to_owned())];
+        head.header.plan = vec![CaseId(A.into()), CaseId(B.into())];
         let mut base = base.clone();
         base.header.plan.clone_from(&head.header.plan);
         let same = against(&head, &base);
@@ -655,13 +657,13 @@ fn a_weaker_suite_is_named_and_a_weaker_check_does_not_pass() {
     );
 
     // A case that the suite of the base's revision has and the head's has not.
-    let gone = CaseId("cpu/flash:s9,d8".to_owned());
+    let gone = CaseId("cpu/flash:s9,d8".into());
     let [mut base, mut head] = in_pairs(base.clone(), base.clone());
     base.header.pairing.as_mut().unwrap().left_out = vec![gone.clone()];
     let judgement = against(&head, &base);
     assert_eq!(row(&judgement, &gone.0).word, Word::Missing);
     assert!(is(VerdictOutcome::Inconclusive, &judgement));
-    head.header.rules.policy.optional = vec![gone.0.clone()];
+    head.header.rules.policy.optional = vec![gone.to_string()];
     let judgement = against(&head, &base);
     assert_eq!(row(&judgement, &gone.0).word, Word::Skipped);
     let shown = &judgement.verdict.shown;
@@ -675,7 +677,7 @@ fn a_weaker_suite_is_named_and_a_weaker_check_does_not_pass() {
     before.header.settings.input_sets = 2;
     let unchecked = before.clone();
     for record in before.cases.values_mut() {
-        record.errors.insert("out".to_owned(), 0.0);
+        record.errors.raise("out", 0.0);
     }
     let mut head = before.clone();
     head.header.settings.input_sets = 1;
@@ -694,7 +696,7 @@ fn structure_alone_has_its_causes() {
         side.header.settings.structure_only = true;
         let sms = ("cpu.sms".to_owned(), "132".to_owned());
         side.header.machine.hard.extend([sms]);
-        let record = side.cases.get_mut(&CaseId(A.to_owned())).unwrap();
+        let record = side.cases.get_mut(&CaseId(A.into())).unwrap();
         record.invocations.clear();
         side
     };

@@ -196,9 +196,9 @@ mod tests {
         let rows = std::mem::take(&mut judgement.rows);
         let mut like = rows.into_iter().find(|row| row.change().is_some()).unwrap();
         like.findings.clear();
-        let row = |(id, ratio, word)| {
+        let row = |(id, ratio, word): (String, f64, Word)| {
             let mut row = like.clone();
-            (row.case, row.word) = (CaseId(id), word);
+            (row.case, row.word) = (CaseId(id.into()), word);
             row.metrics = vec![fixture::metric(Metric::Device, word, 1e6, 1e6 * ratio)];
             row
         };

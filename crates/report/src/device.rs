@@ -109,7 +109,6 @@ mod tests {
     use regatta_core::record::testing;
     use regatta_core::record::types::{Peak, WorkerRecord};
     use regatta_worker::attention::Dtype;
-    use std::sync::Arc;
 
     #[test]
     fn rates_are_held_to_what_was_measured_on_the_device_in_the_type() {
@@ -128,7 +127,7 @@ mod tests {
             how: "torch.matmul".to_owned(),
         };
         header.peaks.insert("torch".to_owned(), peak);
-        let reached_by = |id: &str| reached(&header, &CaseId(id.to_owned()));
+        let reached_by = |id: &str| reached(&header, &CaseId(id.into()));
         let own = reached_by("torch/sdpa:s128,d64,bf16").unwrap();
         assert_eq!(own.how, "torch: torch.matmul");
         assert_eq!(
@@ -163,7 +162,7 @@ mod tests {
             };
             assert_eq!(used(&structure.launches[0], Some(0)), None);
             let record = CaseRecord {
-                structure: Some(Arc::new(structure)),
+                structure: Some(structure.into()),
                 activity: longest.map(|place| ActivitySummary {
                     longest: Some(place),
                     ..ActivitySummary::default()

@@ -172,7 +172,7 @@ pub(crate) fn facts(report: &Report, row: &Row) -> Vec<Fact> {
         let by = worst(record.disturbed().flat_map(|one| &one.disturbed));
         let by = Some(one_line(&describe(&by))).filter(|by| !by.is_empty());
         add("the disturbance at its worst", None, by);
-        for (result, error) in &record.errors {
+        for (result, error) in record.errors.iter() {
             let reference = if record.conditions.compared_with_base > 0 {
                 "difference from the base's"
             } else {

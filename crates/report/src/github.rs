@@ -157,7 +157,7 @@ mod tests {
     fn hostile_text_is_one_command_a_line() {
         let mut scene = fixture::failed();
         for row in &mut scene.judgement.rows {
-            row.case.0 = "a\n::error::b%0A,c:d::\r\u{1b}[2J".to_owned();
+            row.case.0 = "a\n::error::b%0A,c:d::\r\u{1b}[2J".into();
             row.reason = Some("x\n::set-output name=a::b".to_owned());
         }
         for line in scene.shown(Format::Github).lines() {

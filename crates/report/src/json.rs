@@ -59,7 +59,7 @@ fn timed<'a>(report: &'a Report) -> impl Iterator<Item = (&'a str, &'a Timing)> 
     report.judgement.rows.iter().filter_map(|row| {
         let timing = row.head.as_ref()?;
         let is_time = timing.median_ns.is_finite() && timing.median_ns > Nanoseconds::ZERO;
-        is_time.then_some((row.case.0.as_str(), timing))
+        is_time.then_some((&*row.case.0, timing))
     })
 }
 

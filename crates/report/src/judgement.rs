@@ -311,14 +311,14 @@ fn metrics(row: &Row) -> Vec<TableRow> {
     if shown.is_empty() {
         let [base, head] = [&row.base, &row.head].map(time);
         let cells = ["", &*base, &*head, "", ""].map(str::to_owned);
-        return vec![TableRow::new(row.case.0.clone(), cells.into())];
+        return vec![TableRow::new(row.case.to_string(), cells.into())];
     }
     let lines = shown
         .into_iter()
         .enumerate()
         .map(|(place, metric)| TableRow {
             label: match place {
-                0 => row.case.0.clone(),
+                0 => row.case.to_string(),
                 _ => String::new(),
             },
             cells: vec![
@@ -458,7 +458,7 @@ fn cases<'a>(
 ) -> Table {
     let rows = rows.into_iter().map(|row| TableRow {
         tone: Tone::from_word(row.word),
-        ..TableRow::new(row.case.0.clone(), cells(row))
+        ..TableRow::new(row.case.to_string(), cells(row))
     });
     Table {
         ids: true,
@@ -542,7 +542,7 @@ mod tests {
             .find(|row| row.findings.len() > 1)
             .unwrap()
             .clone();
-        row.case.0 = "torch/efficient:s9000,d32,bwd".to_owned();
+        row.case.0 = "torch/efficient:s9000,d32,bwd".into();
         rows.push(row);
         let text = plain(&scene);
         assert!(text.contains("  all torch/efficient, d32, bwd\n"));

@@ -170,7 +170,7 @@ mod tests {
                 "no case|cpu/a:s64,d64",
             ),
         ] {
-            let ids: Vec<CaseId> = ids.split('|').map(|id| CaseId(id.to_owned())).collect();
+            let ids: Vec<CaseId> = ids.split('|').map(|id| CaseId(id.into())).collect();
             let labels = Labels::new(&ids);
             let each_label: Vec<String> = ids.iter().map(|id| labels.label(id)).collect();
             assert_eq!(labels.common().unwrap_or_default(), common);

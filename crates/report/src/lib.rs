@@ -74,8 +74,7 @@ impl Report<'_> {
         cases: Option<&HashSet<&str>>,
         mut look: impl FnMut(&Entry),
     ) -> Result<(), RecordError> {
-        let wanted =
-            |entry: &&Entry| cases.is_none_or(|cases| cases.contains(entry.case.0.as_str()));
+        let wanted = |entry: &&Entry| cases.is_none_or(|cases| cases.contains(&*entry.case.0));
         self.head.entries.iter().filter(wanted).for_each(&mut look);
         run_file::entries(self.files, cases, look)
     }
@@ -96,7 +95,7 @@ impl Report<'_> {
             } else {
                 entry.case.clone()
             };
-            if cases.contains(name.0.as_str()) {
+            if cases.contains(&*name.0) {
                 look(&name, entry);
             }
         })

@@ -88,20 +88,23 @@ impl<'a> SortedRows<'a> {
             let open = row.word == Word::Inconclusive;
             (list.is_none(), list, !open, row.word)
         };
-        let mut places: Vec<usize> = (0..rows.len()).collect();
-        places.sort_by(|&a, &b| {
-            let (a, b) = (&rows[a], &rows[b]);
-            let slower = b.ratio().total_cmp(&a.ratio());
-            let improved = a.word == Word::Improved;
+        let ranked = rows.iter().enumerate();
+        let mut ranked: Vec<_> = ranked
+            .map(|(place, row)| (rank(row), row.ratio(), place))
+            .collect();
+        ranked.sort_by(|(a, ratio, _), (b, other, _)| {
+            let slower = other.total_cmp(ratio);
+            let improved = a.3 == Word::Improved;
             let slower = if improved { slower.reverse() } else { slower };
-            rank(a).cmp(&rank(b)).then(slower)
+            a.cmp(b).then(slower)
         });
         let mut lists: BTreeMap<RowList, Vec<&Row>> = BTreeMap::new();
-        for row in places.iter().map(|&place| &rows[place]) {
-            if let Some(list) = RowList::of_row(row) {
-                lists.entry(list).or_default().push(row);
+        for &((_, list, ..), _, place) in &ranked {
+            if let Some(list) = list {
+                lists.entry(list).or_default().push(&rows[place]);
             }
         }
+        let places = ranked.into_iter().map(|(.., place)| place).collect();
         let expectations = judgement.expectations.iter();
         let mut violated: Vec<_> = expectations
             .filter(|result| result.word == Word::Regressed)

@@ -313,7 +313,7 @@ fn labels(table: &Table) -> (Option<String>, Vec<(Option<String>, String)>) {
     }
     let ids = |rows: &[TableRow]| -> Vec<CaseId> {
         let cases = rows.iter().filter(|row| !row.label.is_empty());
-        cases.map(|row| CaseId(row.label.clone())).collect()
+        cases.map(|row| CaseId(row.label.as_str().into())).collect()
     };
     let all = ids(rows);
     let common = Labels::new(&all).common();
@@ -331,7 +331,7 @@ fn labels(table: &Table) -> (Option<String>, Vec<(Option<String>, String)>) {
             if row.label.is_empty() {
                 (None, String::new())
             } else {
-                let label = names.label(&CaseId(row.label.clone()));
+                let label = names.label(&CaseId(row.label.as_str().into()));
                 (above.take(), format!("{indent}{label}"))
             }
         }));

@@ -208,27 +208,27 @@ pub(super) fn cases(
     // A map of lines that are sorted already is made at once.
     let mut cases: Vec<(CaseId, CaseRecord)> = Vec::with_capacity(header.plan.len());
     let mut damage = Vec::new();
-    // The place of each case of the plan among those that were read.
-    let plan = header.plan.iter().map(|case| (case, None));
-    let mut plan: HashMap<&CaseId, Option<usize>> = plan.collect();
+    // Each case of the plan, and its place among those that were read.
+    let plan = header.plan.iter().map(|case| (case, (case, None)));
+    let mut plan: HashMap<&CaseId, (&CaseId, Option<usize>)> = plan.collect();
     while let Some(read) = file.read::<CaseLine>()? {
         let place = read.map(|line| (plan.get_mut(&line.case), line));
         let problem = match place {
             Ok((None, line)) => format!("{:?} is not a case of its plan", line.case.0),
             // Two lines of one case are what a merge of two baselines leaves: neither is the
             // right one.
-            Ok((Some(Some(place)), line)) => {
+            Ok((Some((_, Some(place))), line)) => {
                 let problem = format!("{} stands there twice", line.case);
                 let reason = format!("line {}: {problem}", file.number);
                 cases[*place].1 = CaseRecord::empty(Status::Missing { reason });
                 problem
             }
-            Ok((Some(place), CaseLine { case, mut record })) => {
+            Ok((Some((case, place)), CaseLine { mut record, .. })) => {
                 *place = Some(cases.len());
                 let objection = record.objection();
                 let objection = objection.map(|objection| format!("{case}: {objection}"));
                 record.invocations.shrink_to_fit();
-                cases.push((case, record));
+                cases.push((case.clone(), record));
                 match objection {
                     Some(objection) => objection,
                     None => continue,
@@ -239,7 +239,7 @@ pub(super) fn cases(
         damage.push(format!("line {}: {problem}", file.number));
     }
     for case in &header.plan {
-        if plan[case].is_none() {
+        if plan[case].1.is_none() {
             let reason = "its line is missing or damaged".to_owned();
             damage.push(format!("{case}: {reason}"));
             cases.push((case.clone(), CaseRecord::empty(Status::Missing { reason })));

@@ -2,6 +2,7 @@
 
 pub mod baseline;
 pub mod disturbance;
+pub mod figures;
 pub mod header;
 pub mod history;
 pub mod identity;

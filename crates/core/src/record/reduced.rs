@@ -125,7 +125,7 @@ mod tests {
     fn ended(folder: &Path, ns: f64) {
         let mut header = header();
         header.plan = [64, 128, 256]
-            .map(|seq| CaseId(format!("cpu/a:s{seq},d64")))
+            .map(|seq| CaseId(format!("cpu/a:s{seq},d64").into()))
             .to_vec();
         let (mut writer, _) = RunWriter::open(folder, &header, &Opening::default()).unwrap();
         for (place, case) in (0..).zip(header.plan.iter().cycle().take(15)) {

@@ -3,23 +3,21 @@
 //! The replicate is the invocation: its samples collapse to one median here, and
 //! nothing downstream sees single samples as evidence.
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Deref, DerefMut};
 
 mod reduce;
 
-use serde::de::{Deserializer, Error};
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::disturbance::{Disturbance, describe, worst};
+use super::figures::Figures;
 use super::types::{Compared, Fault, Measurement, Parts, RunHeader};
-use crate::machine::{ActivitySummary, Counters, Division, Structure};
+use crate::machine::{ActivitySummary, Counters, Division, Shared, Structure};
 use crate::suite::matches_any;
 use crate::suite::rules::{Metric, Values};
 use regatta_worker::attention::{CaseId, ParamValue};
-use regatta_worker::units::{Dimensioned, Nanoseconds, counted, is_zero, numbers, quantities};
+use regatta_worker::units::{Dimensioned, Nanoseconds, counted, is_zero, quantities};
 
 /// A run or a baseline, as the judge sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,8 +81,8 @@ pub struct CaseRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_call_parts: Option<Parts>,
     /// Median device clock of each invocation, in MHz.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub clock_mhz: Vec<f64>,
+    #[serde(default, skip_serializing_if = "unclocked")]
+    pub clock_mhz: Shared<Vec<f64>>,
     /// True if a call covers several problems, so that its time gives no rate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub several: bool,
@@ -92,11 +90,11 @@ pub struct CaseRecord {
     #[serde(default)]
     pub samples: u64,
     /// The conditions of the samples.
-    #[serde(default, skip_serializing_if = "Conditions::is_empty")]
-    pub conditions: Conditions,
+    #[serde(default, skip_serializing_if = "uneventful")]
+    pub conditions: Shared<Conditions>,
     /// The effective value of each parameter.
     #[serde(default, skip_serializing_if = "none")]
-    pub effective: BTreeMap<String, ParamValue>,
+    pub effective: Shared<BTreeMap<String, ParamValue>>,
     /// The differences between invocations of one code, by the name of a parameter or
     /// `launches`: `157 in invocation 0, 1 in invocation 3`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -105,15 +103,11 @@ pub struct CaseRecord {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<Choice>,
     /// Largest relative L2 difference from the float64 reference, by result.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub errors: BTreeMap<String, f64>,
+    #[serde(default, skip_serializing_if = "Figures::is_empty")]
+    pub errors: Figures,
     /// The structure of one call.
-    #[serde(
-        default,
-        deserialize_with = "shared",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub structure: Option<Arc<Structure>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structure: Option<Shared<Structure>>,
     /// The device's work in one call, in a few figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<ActivitySummary>,
@@ -125,32 +119,16 @@ pub struct CaseRecord {
     pub counters: Option<Box<Counters>>,
 }
 
-/// Reads a structure. Cases that have the same, as most have in a head and its base, share one.
-fn shared<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Arc<Structure>>, D::Error> {
-    const MAX_KNOWN: usize = 1 << 14;
-    thread_local! {
-        /// Structures by their text: to look one up takes a quarter of the time to read it.
-        static KNOWN: RefCell<HashMap<Box<str>, Arc<Structure>>> = RefCell::default();
-    }
-    let Some(text) = Option::<Box<RawValue>>::deserialize(deserializer)? else {
-        return Ok(None);
-    };
-    KNOWN.with_borrow_mut(|known| {
-        if let Some(structure) = known.get(text.get()) {
-            return Ok(Some(structure.clone()));
-        }
-        let structure: Structure = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
-        let structure = Arc::new(structure);
-        if known.len() >= MAX_KNOWN {
-            known.clear();
-        }
-        known.insert(text.into(), structure.clone());
-        Ok(Some(structure))
-    })
-}
-
 fn none(parameters: &BTreeMap<String, ParamValue>) -> bool {
     parameters.is_empty()
+}
+
+fn unclocked(clocks: &Shared<Vec<f64>>) -> bool {
+    clocks.is_empty()
+}
+
+fn uneventful(conditions: &Shared<Conditions>) -> bool {
+    **conditions == Conditions::default()
 }
 
 /// The status of a case: whether it can be judged.
@@ -181,13 +159,22 @@ pub enum Status {
 }
 
 /// The values of one invocation of a case.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Invocation {
     /// Which.
     pub number: u32,
     /// The value of each metric: nanoseconds or bytes.
     pub values: Values,
+    /// Boxed: a GPU's invocations seldom have any of it, and a run may have millions of them.
+    #[serde(flatten)]
+    circumstances: Option<Box<Circumstances>>,
+}
+
+/// The circumstances of an invocation: ratios, threads, disturbances.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Circumstances {
     /// The ratios to the base's metrics, where their samples were taken in turns.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ratios: BTreeMap<Metric, f64>,
@@ -218,7 +205,83 @@ pub struct Invocation {
     pub first_call_disturbed: bool,
 }
 
+/// Those of an invocation of which nothing else is known.
+static NO_CIRCUMSTANCES: Circumstances = Circumstances {
+    ratios: BTreeMap::new(),
+    host_ratio: None,
+    threads: None,
+    page_faults: None,
+    waits_taken_out: false,
+    waited_ns: None,
+    growth_bytes_per_call: None,
+    disturbed: Vec::new(),
+    first_call_disturbed: false,
+};
+
+/// An invocation as a line has it: flattened members are slow to read.
+#[derive(Deserialize)]
+struct WrittenInvocation {
+    number: u32,
+    values: Values,
+    #[serde(default)]
+    ratios: BTreeMap<Metric, f64>,
+    host_ratio: Option<f64>,
+    threads: Option<u32>,
+    page_faults: Option<u32>,
+    #[serde(default)]
+    waits_taken_out: bool,
+    waited_ns: Option<Nanoseconds>,
+    growth_bytes_per_call: Option<f64>,
+    #[serde(default)]
+    disturbed: Vec<Disturbance>,
+    #[serde(default)]
+    first_call_disturbed: bool,
+}
+
+impl<'de> Deserialize<'de> for Invocation {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Invocation, D::Error> {
+        let written = WrittenInvocation::deserialize(deserializer)?;
+        let circumstances = Circumstances {
+            ratios: written.ratios,
+            host_ratio: written.host_ratio,
+            threads: written.threads,
+            page_faults: written.page_faults,
+            waits_taken_out: written.waits_taken_out,
+            waited_ns: written.waited_ns,
+            growth_bytes_per_call: written.growth_bytes_per_call,
+            disturbed: written.disturbed,
+            first_call_disturbed: written.first_call_disturbed,
+        };
+        let WrittenInvocation { number, values, .. } = written;
+        Ok(Invocation::new(number, values, circumstances))
+    }
+}
+
+impl Deref for Invocation {
+    type Target = Circumstances;
+
+    fn deref(&self) -> &Circumstances {
+        self.circumstances.as_deref().unwrap_or(&NO_CIRCUMSTANCES)
+    }
+}
+
+impl DerefMut for Invocation {
+    fn deref_mut(&mut self) -> &mut Circumstances {
+        self.circumstances.get_or_insert_default()
+    }
+}
+
 impl Invocation {
+    /// The invocation of a number.
+    pub fn new(number: u32, values: Values, circumstances: Circumstances) -> Invocation {
+        let known = (circumstances != NO_CIRCUMSTANCES).then(|| Box::new(circumstances));
+        Invocation {
+            number,
+            values,
+            circumstances: known,
+        }
+    }
+
     /// True where other programs disturbed what a metric is of.
     pub fn is_disturbed(&self, metric: Metric) -> bool {
         match metric {
@@ -230,19 +293,19 @@ impl Invocation {
 
 impl CaseRecord {
     /// The values of a metric, from the invocations that have one.
-    pub fn values(&self, metric: Metric) -> Vec<f64> {
+    pub fn values(&self, metric: Metric) -> impl Iterator<Item = f64> {
         let all = self.invocations.iter();
-        all.filter_map(|one| one.values.get(metric)).collect()
+        all.filter_map(move |one| one.values.get(metric))
     }
 
     /// The median over invocations of a figure that each has or lacks.
     pub fn median_of(&self, figure: impl Fn(&Invocation) -> Option<f64>) -> Option<f64> {
-        median(&Vec::from_iter(self.invocations.iter().filter_map(figure)))
+        middle(self.invocations.iter().filter_map(figure))
     }
 
     /// The median of these.
     pub fn median(&self, metric: Metric) -> Option<f64> {
-        median(&self.values(metric))
+        middle(self.values(metric))
     }
 
     /// The device times of all invocations.
@@ -267,14 +330,14 @@ impl CaseRecord {
             status,
             invocations: Vec::new(),
             first_call_parts: None,
-            clock_mhz: Vec::new(),
+            clock_mhz: Shared::default(),
             several: false,
             samples: 0,
-            conditions: Conditions::default(),
-            effective: BTreeMap::new(),
+            conditions: Shared::default(),
+            effective: Shared::default(),
             varying: BTreeMap::new(),
             choices: Vec::new(),
-            errors: BTreeMap::new(),
+            errors: Figures::default(),
             structure: None,
             activity: None,
             division: None,
@@ -291,27 +354,33 @@ pub fn is_time(time: Nanoseconds) -> bool {
 
 /// The median; the mean of the middle two for an even number of values.
 pub fn median<Q: Dimensioned>(values: &[Q]) -> Option<Q> {
+    middle(values.iter().map(|value| value.number())).map(Q::from_number)
+}
+
+fn middle(values: impl Iterator<Item = f64>) -> Option<f64> {
     /// Most lists are of a case's samples, and there are millions of them.
     const FEW: usize = 64;
-    let (mut few, mut many) = ([0.0; FEW], Vec::new());
-    let sorted = match values.len() {
-        number @ ..=FEW => {
-            for (place, value) in few.iter_mut().zip(values) {
-                *place = value.number();
-            }
-            &mut few[..number]
+    let (mut few, mut number, mut many) = ([0.0; FEW], 0, Vec::new());
+    for value in values {
+        if number < FEW {
+            few[number] = value;
+            number += 1;
+        } else {
+            many.push(value);
         }
-        _ => {
-            many.extend(numbers(values));
-            &mut many[..]
-        }
+    }
+    let sorted = if many.is_empty() {
+        &mut few[..number]
+    } else {
+        many.extend(few);
+        &mut many[..]
     };
     sorted.sort_unstable_by(f64::total_cmp);
     let middle = sorted.len() / 2;
     match sorted.len() {
         0 => None,
-        n if n % 2 == 1 => Some(Q::from_number(sorted[middle])),
-        _ => Some(Q::from_number((sorted[middle - 1] + sorted[middle]) / 2.0)),
+        n if n % 2 == 1 => Some(sorted[middle]),
+        _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
     }
 }
 
@@ -437,10 +506,5 @@ impl Conditions {
         let others = state.other_processes.unwrap_or(0);
         self.shared += u32::from(others > 0);
         self.other_processes = self.other_processes.max(others);
-    }
-
-    /// True when nothing is known, which is then not written.
-    pub(super) fn is_empty(&self) -> bool {
-        *self == Conditions::default()
     }
 }

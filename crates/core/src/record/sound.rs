@@ -49,8 +49,8 @@ impl Measurement {
             .or_else(|| growth(samples.growth_bytes_per_call))
             .or_else(|| times("first_call_ns", [self.first_call_ns]))
             .or_else(|| clocks("clock_mhz", &samples.clock_mhz))
-            .or_else(|| errors("errors", self.errors.values()))
-            .or_else(|| errors("errors_after", self.errors_after.values()))
+            .or_else(|| errors("errors", self.errors.values().copied()))
+            .or_else(|| errors("errors_after", self.errors_after.values().copied()))
             .or_else(|| samples.state.as_ref().and_then(of_state))
             .or_else(|| self.load.as_deref().and_then(MachineLoad::objection))
             .or_else(|| samples.peak_bytes?.objection(PEAK))
@@ -74,7 +74,7 @@ impl CaseRecord {
             .or_else(|| impossible("host_ratio", ratios, 1e-9..=1e12, why))
             .or_else(|| self.out_of_order())
             .or_else(|| clocks("clock_mhz", &self.clock_mhz))
-            .or_else(|| errors("errors", self.errors.values()))
+            .or_else(|| errors("errors", self.errors.iter().map(|(_, error)| error)))
             .or_else(|| self.structure.as_deref().and_then(Structure::objection))
             .or_else(|| self.counters.as_deref().and_then(Counters::objection))
     }
@@ -232,9 +232,9 @@ fn clocks(name: &str, values: &[f64]) -> Option<String> {
     )
 }
 
-fn errors<'a>(name: &str, values: impl Iterator<Item = &'a f64>) -> Option<String> {
+fn errors(name: &str, values: impl Iterator<Item = f64>) -> Option<String> {
     let why = ": a distance is never negative";
-    impossible(name, values.copied(), 0.0..=f64::MAX, why)
+    impossible(name, values, 0.0..=f64::MAX, why)
 }
 
 fn of_state(state: &DeviceState) -> Option<String> {

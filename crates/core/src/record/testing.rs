@@ -68,7 +68,7 @@ pub fn side(label: &str, cases: Vec<(&str, CaseRecord)>) -> Side {
     let mut header = header();
     let cases: BTreeMap<CaseId, CaseRecord> = cases
         .into_iter()
-        .map(|(id, record)| (CaseId(id.to_owned()), record))
+        .map(|(id, record)| (CaseId(id.into()), record))
         .collect();
     header.plan = cases.keys().cloned().collect();
     Side {
@@ -92,10 +92,9 @@ pub fn timed(device_ns: &[f64]) -> CaseRecord {
 pub fn with(mut record: CaseRecord, metric: Metric, values: &[f64]) -> CaseRecord {
     for (number, value) in values.iter().enumerate() {
         if record.invocations.len() <= number {
-            record.invocations.push(Invocation {
-                number: number as u32,
-                ..Invocation::default()
-            });
+            let (values, rest) = Default::default();
+            let invocation = Invocation::new(number as u32, values, rest);
+            record.invocations.push(invocation);
         }
         record.invocations[number].values.set(metric, Some(*value));
     }

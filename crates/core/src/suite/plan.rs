@@ -85,12 +85,12 @@ pub fn read(
     let ids: Vec<CaseId> = suite.cases.iter().map(Case::id).collect();
     for (place, pattern) in optional {
         // A case that the suite does not have any more is allowed by its whole id.
-        let named = CaseId(pattern.clone());
+        let named = CaseId(pattern.as_str().into());
         let is_case = named.case().is_ok_and(|case| case.id() == named);
         // The calls of a script are not known yet.
         let is_case = is_case || !suite.scripts.is_empty();
         if !is_case && !ids.iter().any(|id| glob(pattern, &id.0)) {
-            let near = nearest(pattern, ids.iter().map(|id| id.0.as_str()));
+            let near = nearest(pattern, ids.iter().map(|id| &*id.0));
             let near = near.map_or(String::new(), |near| format!("; the nearest is {near}"));
             let at = format!("policy.optional[{place}]");
             return Err(document.error(&at, format!("selects no case{near}")));

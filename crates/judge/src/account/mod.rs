@@ -295,10 +295,10 @@ mhz 100 flash:100 ; 112 flash:112 => +12.0 µs = clock 1980 → 1800 MHz +10.0, 
             let pairs = names.iter().zip(figures);
             pairs
                 .map(|(name, figure)| ((*name).to_owned(), figure))
-                .collect()
+                .collect::<std::collections::BTreeMap<_, _>>()
         };
         ActivitySummary {
-            calls: counts([launches.0, waits.0, waits.0]),
+            calls: counts([launches.0, waits.0, waits.0]).into(),
             calls_ns: counts([launches.1, waits.1, waits.1]),
             ..ActivitySummary::default()
         }

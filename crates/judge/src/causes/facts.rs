@@ -516,7 +516,7 @@ mod tests {
         }
         let mut record = around(1.0);
         record.conditions.synchronised = synchronised;
-        TimeSource::of_case(&header, &CaseId(case.to_owned()), &record)
+        TimeSource::of_case(&header, &CaseId(case.into()), &record)
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! Causes of differences between two records of a case.
 
-use std::sync::Arc;
-
 use super::*;
 use crate::judgement::Mismatch;
 use crate::structure::{Structures, changes};
@@ -83,7 +81,7 @@ workspace_bytes=10 ; workspace_bytes=90 x1.2 => workspace: workspace 10 B → 90
 flash@157 +peak=0 ; flash@1 copy_kernel@9 +peak=1024 x9 => less-parallel: | copies-added: | workspace:
 ");
     let mut head = written("flash@9");
-    Arc::make_mut(head.structure.as_mut().unwrap()).launches[0].registers = Some(255);
+    head.structure.as_mut().unwrap().launches[0].registers = Some(255);
     let texts = texts(&pair(&written("flash@9"), &head, 1.3));
     assert_eq!(texts, ["recompiled: registers 128 → 255 of flash"]);
 }

@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use super::*;
 use crate::testing::{around, disturbed, failed as crashed, side, timed, unsupported, with};
 use regatta_core::suite::rules::{Origin, Selector};
@@ -95,7 +93,7 @@ loaded 990 100 => regressed
         assert!(why.contains(reason), "{line}: {why}");
     }
     let result = result_of(around(1000.0), around(990.0), around(100.0));
-    assert_eq!(result.against.unwrap().0, FOUR);
+    assert_eq!(&*result.against.unwrap().0, FOUR);
     assert!((result.value.unwrap() - 10.0).abs() < 0.01);
 }
 
@@ -157,7 +155,7 @@ fn only_cases_alike_in_all_else_are_compared() {
         ],
     );
     assert_eq!(results.len(), 1);
-    assert_eq!(results[0].against.as_ref().unwrap().0, ONE);
+    assert_eq!(&*results[0].against.as_ref().unwrap().0, ONE);
 }
 
 /// All-gather and product on two H200s: the fused operator is slower because its host is.
@@ -264,7 +262,7 @@ fn an_expectation_that_held_nothing_of_a_whole_suite_is_a_gap() {
     );
     side.header.suite.filter.push("cpu".to_owned());
     assert!(expectations(&side).gaps.is_empty());
-    let unread = CaseId("cpu/flash:s64,d64:mode=1,n=2,=".to_owned());
+    let unread = CaseId("cpu/flash:s64,d64:mode=1,n=2,=".into());
     side.cases.insert(unread, around(1.0));
     let gap = &expectations(&side).gaps[0];
     assert!(gap.contains("since regatta cannot read its id"), "{gap}");
@@ -287,7 +285,7 @@ fn naming_workers_compares_variants_of_one_name() {
     ];
     let (results, _) = run(rule, cases);
     assert_eq!(results.len(), 1);
-    assert_eq!(results[0].against.as_ref().unwrap().0, "old/a:s64,d64");
+    assert_eq!(&*results[0].against.as_ref().unwrap().0, "old/a:s64,d64");
 }
 
 #[test]
@@ -307,7 +305,7 @@ fn beside_other_programs_cpu_time_decides_what_the_time_that_passes_leaves_open(
         let near = |center: f64| [0.99, 1.01, 1.0, 0.995, 1.005].map(|factor| factor * center);
         let wide = [0.7, 1.6, 1.0, 0.8, 1.3].map(|factor| factor * wall);
         let mut record = with(timed(&wide), Metric::CpuTime, &near(cpu));
-        let structure = Arc::make_mut(record.structure.get_or_insert_default());
+        let structure = record.structure.get_or_insert_default();
         structure.counts.insert("tasks".to_owned(), tasks);
         disturbed(record, 5)
     };

@@ -262,7 +262,7 @@ impl Movers<'_> {
     }
 
     fn worker(&self, case: usize) -> &str {
-        let id = self.history.cases.get(case).map_or("", |id| id.0.as_str());
+        let id = self.history.cases.get(case).map_or("", |id| &*id.0);
         id.split(['/', '@']).next().unwrap_or_default()
     }
 }

@@ -223,7 +223,7 @@ fn history(slower: impl Fn(&str) -> bool) -> History {
         .iter()
         .flat_map(|variant| {
             (1..=6).flat_map(move |n| {
-                ["", ",bwd"].map(|way| CaseId(format!("{variant}:s{},d64{way}", 64 * n)))
+                ["", ",bwd"].map(|way| CaseId(format!("{variant}:s{},d64{way}", 64 * n).into()))
             })
         })
         .collect();
@@ -339,7 +339,7 @@ fn a_version_that_changed_a_run_later_is_told_as_nearby() {
 fn all_cases_of_one_worker_are_the_suite() {
     let mut history = history(|_| true);
     for id in &mut history.cases {
-        id.0 = id.0.replace("torch/", "cpu/");
+        id.0 = id.0.replace("torch/", "cpu/").into();
     }
     let judged = trends(&history, &Options::default());
     assert_eq!(judged.events.len(), 1);

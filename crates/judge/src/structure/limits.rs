@@ -186,8 +186,6 @@ mod tests {
     use crate::testing::{failed, side, timed, unsupported, written};
     use regatta_core::suite::rules::{Origin, Selector};
     use regatta_worker::units::Nanoseconds;
-    use std::sync::Arc;
-
     fn limit(count: &str, at_least: Option<f64>, at_most: Option<f64>) -> Limit {
         Limit {
             name: "n".to_owned(),
@@ -217,7 +215,7 @@ mod tests {
             "calls.hidden".to_owned(),
             "te:select is not there".to_owned(),
         );
-        Arc::make_mut(record.structure.as_mut().unwrap()).uncounted = [hidden].into();
+        record.structure.as_mut().unwrap().uncounted = [hidden].into();
         record.activity.as_mut().unwrap().time.copying_ns = None;
         record
     }

@@ -1,18 +1,17 @@
 //! Two structures, and what is said of them.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use super::*;
 use crate::judgement::Uncounted;
 use crate::testing::{around, written};
 use regatta_core::machine::{
-    ActivitySummary, CountedCall, CountedKernel, Counters, INSTRUCTIONS, METRICS, Structure,
+    ActivitySummary, CountedCall, CountedKernel, Counters, INSTRUCTIONS, METRICS, Shared, Structure,
 };
 use regatta_core::suite::rules::Ignored;
 
 fn structure(record: &mut CaseRecord) -> &mut Structure {
-    Arc::make_mut(record.structure.as_mut().unwrap())
+    record.structure.as_mut().unwrap()
 }
 
 fn under<T>(
@@ -133,7 +132,7 @@ fn figures_of_a_kernel_are_compared_one_by_one() {
 fn a_side_without_a_structure_is_not_compared() {
     let known = written("flash@157");
     let empty = CaseRecord {
-        structure: Some(Arc::default()),
+        structure: Some(Shared::default()),
         ..around(1.0)
     };
     for unknown in [around(1.0), empty] {
@@ -157,7 +156,7 @@ fn what_is_gone_is_named_with_its_reason() {
     );
     let uncounted = |head: &CaseRecord, name: &str, reason: &str| {
         let mut head = head.clone();
-        let structure = Arc::make_mut(head.structure.get_or_insert_default());
+        let structure = head.structure.get_or_insert_default();
         structure
             .uncounted
             .insert(name.to_owned(), reason.to_owned());
@@ -221,7 +220,7 @@ fn what_an_activity_tells_of_cuda_is_a_count() {
     let calls = calls.map(|(name, n)| (name.to_owned(), n));
     let old = CaseRecord {
         activity: Some(ActivitySummary {
-            calls: calls.into(),
+            calls: BTreeMap::from(calls).into(),
             ..ActivitySummary::default()
         }),
         ..written("flash@1")

@@ -224,7 +224,7 @@ mod tests {
         };
         let mut header = header();
         header.workers = ["torch@old", "jax"].map(worker).into();
-        header.plan = vec![CaseId("torch/sdpa@old:s64,d64".to_owned())];
+        header.plan = vec![CaseId("torch/sdpa@old:s64,d64".into())];
         header.git = Some(Git {
             revision: "a".repeat(40),
             dirty: false,
@@ -274,7 +274,7 @@ mod tests {
             "elsewhere" => git(header).revision = "b".repeat(40),
             "dirty" => git(header).dirty = true,
             "no-git" => header.git = None,
-            "own" => header.plan = vec![CaseId("cpu/flash:s64,d64".to_owned())],
+            "own" => header.plan = vec![CaseId("cpu/flash:s64,d64".into())],
             "tool" => header.identity.as_mut().unwrap().executable = "2".to_owned(),
             "no-identity" => header.identity = None,
             "edited" => set(&mut worker(header).files, "a.py"),

@@ -56,7 +56,7 @@ fn document(bisect: &Bisect, body: Vec<Block>) -> Document {
             });
             let mut items: Vec<ListItem> = match case {
                 Some(case) => vec![ListItem {
-                    text: case.0.clone(),
+                    text: case.to_string(),
                     below: part.collect(),
                     ..ListItem::default()
                 }],
@@ -123,7 +123,7 @@ fn read_case(case: &CaseReading, against: &str) -> ListItem {
     parts.push(against.to_owned());
     let below = std::iter::once(parts.join(", ")).chain(case.cause.clone());
     ListItem {
-        text: case.case.0.clone(),
+        text: case.case.to_string(),
         below: below.collect(),
         ..ListItem::default()
     }

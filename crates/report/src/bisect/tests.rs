@@ -19,7 +19,7 @@ fn of(ratio: f64) -> CaseReading {
         },
     });
     CaseReading {
-        case: CaseId("jax/sdpa:b1,h8,s512,d64,f32,causal,both".to_owned()),
+        case: CaseId("jax/sdpa:b1,h8,s512,d64,f32,causal,both".into()),
         metric: Some(serde_json::from_value(metric).unwrap()),
         cpu_time: None,
         cause: slower.then(|| "workspace: 25182208 → 44040192 bytes".to_owned()),

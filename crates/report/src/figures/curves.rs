@@ -87,7 +87,8 @@ pub(super) fn times(slice: &Slice) -> Option<Figure> {
     for (place, (name, points)) in slice.lines.iter().take(MAX_LINES).enumerate() {
         let line = |kind, read: &dyn Fn(&Row) -> Option<f64>| {
             let points = points.iter();
-            let points = points.filter_map(|(at, row)| Some((*at, read(row)?, row.case.0.clone())));
+            let points =
+                points.filter_map(|(at, row)| Some((*at, read(row)?, row.case.to_string())));
             PlotLine {
                 name: String::new(),
                 ink: colour(place),
@@ -125,7 +126,7 @@ pub(super) fn ratios(slice: &Slice) -> Option<Figure> {
             if *at == last && *name != best {
                 at_last.push((ratio, name));
             }
-            Some((*at, ratio, row.case.0.clone()))
+            Some((*at, ratio, row.case.to_string()))
         });
         plot.lines.push(PlotLine {
             name: (*name).to_owned(),
@@ -187,7 +188,7 @@ pub(super) fn roofline(report: &Report) -> Option<Figure> {
             });
         let across = intensity(row, &header.operators);
         line.points
-            .push((across, 1e12 * rate.0, row.case.0.clone()));
+            .push((across, 1e12 * rate.0, row.case.to_string()));
     }
     let (share, fullest) = best?;
     let points = || {

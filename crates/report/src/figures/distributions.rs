@@ -55,11 +55,11 @@ pub(super) fn figure(report: &Report, summary: &SortedRows) -> Result<Option<Fig
     let Some(first) = rows.first() else {
         return Ok(None);
     };
-    let wanted: HashSet<&str> = rows.iter().map(|row| row.case.0.as_str()).collect();
+    let wanted: HashSet<&str> = rows.iter().map(|row| &*row.case.0).collect();
     let (mut head, mut base) = (Samples::new(), Samples::new());
     let add = |all: &mut Samples, case: &CaseId, entry: &Entry| {
         let samples = taken(entry, MAX_SAMPLES);
-        all.entry(case.0.clone()).or_default().extend(samples);
+        all.entry(case.to_string()).or_default().extend(samples);
     };
     report.entries(Some(&wanted), |entry| add(&mut head, &entry.case, entry))?;
     report.base_entries(&wanted, |case, entry| add(&mut base, case, entry))?;
@@ -102,7 +102,7 @@ fn case(row: &Row, head: &Samples, base: &Samples) -> SampledCase {
     // Samples of one side beside medians of the other would not be alike.
     let sampled = there
         .clone()
-        .all(|(.., samples)| samples.contains_key(&row.case.0));
+        .all(|(.., samples)| samples.contains_key(&*row.case.0));
     let sides = there.filter_map(|(name, ink, timing, samples)| {
         let timing = timing.as_ref()?;
         let medians = || {
@@ -116,14 +116,14 @@ fn case(row: &Row, head: &Samples, base: &Samples) -> SampledCase {
             ink,
             median: timing.median_ns.0,
             invocations: if sampled {
-                samples[&row.case.0].clone()
+                samples[&*row.case.0].clone()
             } else {
                 medians()
             },
         })
     });
     SampledCase {
-        id: row.case.0.clone(),
+        id: row.case.to_string(),
         times: row.first_metric().map_or_else(
             || {
                 row.head

@@ -46,7 +46,7 @@ pub(super) fn figure(report: &Report, summary: &SortedRows) -> Option<Figure> {
         let change = &metric.change;
         let drawn = |ratio: Ratio| ratio.is_finite().then(|| ratio.0.clamp(1e-3, 1e3));
         Some(ForestRow {
-            id: row.case.0.clone(),
+            id: row.case.to_string(),
             ratio: drawn(change.ratio)?,
             interval: change.low.and_then(drawn).zip(change.high.and_then(drawn)),
             change: change.ratio.to_string(),

@@ -36,7 +36,10 @@ fn outcome(case: usize, id: &CaseId, run: usize) -> Came {
 
 fn history() -> History {
     let pair = |n: usize| ["flash", "naive"].map(|name| format!("cpu/{name}:s{},d64", 64 * n));
-    let cases: Vec<CaseId> = (1..=12).flat_map(pair).map(CaseId).collect();
+    let cases: Vec<CaseId> = (1..=12)
+        .flat_map(pair)
+        .map(|id| CaseId(id.into()))
+        .collect();
     let results = |run| {
         let cases = cases.iter().enumerate();
         cases

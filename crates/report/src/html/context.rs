@@ -53,7 +53,7 @@ impl<'a> PageContext<'a> {
         let samples = most(limits.samples / sides / places.len().max(1), planned);
         let shown = places.iter();
         let shown = shown.map(|&place| (&rows[place].case, InFull::default()));
-        let names: HashSet<&str> = places.iter().map(|&at| rows[at].case.0.as_str()).collect();
+        let names: HashSet<&str> = places.iter().map(|&at| &*rows[at].case.0).collect();
         let mut context = PageContext {
             report,
             in_full: shown.collect(),
@@ -77,7 +77,7 @@ impl<'a> PageContext<'a> {
     /// The blocks, in whose tables each case that the page has is a link to it.
     pub fn linked(&self, mut blocks: Vec<Block>) -> Vec<Block> {
         let rows = self.report.judgement.rows.iter();
-        let cases: HashSet<&str> = rows.map(|row| row.case.0.as_str()).collect();
+        let cases: HashSet<&str> = rows.map(|row| &*row.case.0).collect();
         for block in &mut blocks {
             let Block::Table(table) = block else { continue };
             for row in table.rows.iter_mut().filter(|_| table.ids) {

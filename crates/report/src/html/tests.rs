@@ -131,7 +131,7 @@ fn a_page_of_not_too_many_cases_opens_all_of_them() {
 fn ids_in_data_end_no_element() {
     let mut scene = fixture::large(12);
     for row in &mut scene.judgement.rows {
-        row.case.0 += "</script><b>µ";
+        row.case.0 = format!("{}</script><b>µ", row.case).into();
     }
     let (page, document) = page_of(&scene, LIMITS);
     assert!(!page.contains("</script><b>"));
@@ -151,7 +151,7 @@ fn the_worst_comes_first_and_skipped_ones_late() {
     let first = [Word::Error, Word::Regressed, Word::Regressed, Word::Missing];
     assert_eq!(words[..4], first);
     assert_eq!(words.last(), Some(&Word::Skipped));
-    assert_eq!(sorted[1].case.0, "torch/efficient:s10000,d32,bwd");
+    assert_eq!(*sorted[1].case.0, *"torch/efficient:s10000,d32,bwd");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::rc::Rc;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +33,7 @@ pub struct Case {
 impl Case {
     /// The canonical id.
     pub fn id(&self) -> CaseId {
-        CaseId(self.to_string())
+        CaseId(self.to_string().into())
     }
 }
 
@@ -151,7 +152,8 @@ impl FromStr for Case {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(transparent)]
-pub struct CaseId(pub String);
+// A run of many cases has an id in several places, which share its text.
+pub struct CaseId(pub Arc<str>);
 
 impl CaseId {
     /// The case of this id.
@@ -163,17 +165,17 @@ impl CaseId {
         const MOST: usize = 1 << 18;
         thread_local! {
             /// Cases by their ids: who reads an id reads it many times.
-            static KNOWN: RefCell<HashMap<Box<str>, Rc<Case>>> = RefCell::default();
+            static KNOWN: RefCell<HashMap<CaseId, Rc<Case>>> = RefCell::default();
         }
         KNOWN.with_borrow_mut(|known| {
-            if let Some(case) = known.get(self.0.as_str()) {
+            if let Some(case) = known.get(self) {
                 return Ok(case.clone());
             }
             let case: Rc<Case> = Rc::new(self.0.parse()?);
             if known.len() >= MOST {
                 known.clear();
             }
-            known.insert(self.0.as_str().into(), case.clone());
+            known.insert(self.clone(), case.clone());
             Ok(case)
         })
     }

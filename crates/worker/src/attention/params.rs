@@ -100,27 +100,46 @@ impl From<&str> for ParamValue {
 /// Parameters by name. `auto` is the absence of a parameter, so it is never stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-#[serde(transparent)]
-pub struct Params(BTreeMap<String, ParamValue>);
+#[serde(
+    from = "BTreeMap<String, ParamValue>",
+    into = "BTreeMap<String, ParamValue>"
+)]
+// Sorted; they are few, and a run may have a hundred thousand of these.
+pub struct Params(Vec<(String, ParamValue)>);
+
+impl From<BTreeMap<String, ParamValue>> for Params {
+    fn from(by_name: BTreeMap<String, ParamValue>) -> Params {
+        Params(by_name.into_iter().collect())
+    }
+}
+
+impl From<Params> for BTreeMap<String, ParamValue> {
+    fn from(params: Params) -> BTreeMap<String, ParamValue> {
+        params.0.into_iter().collect()
+    }
+}
 
 impl Params {
     /// The value of a parameter; `auto` when it was not set.
     pub fn get(&self, name: &str) -> ParamValue {
-        self.0.get(name).cloned().unwrap_or_else(ParamValue::auto)
+        let mut all = self.0.iter();
+        let set = all.find(|(known, _)| known == name);
+        set.map_or_else(ParamValue::auto, |(_, value)| value.clone())
     }
 
     /// Sets a parameter; `auto` removes it.
     pub fn set(&mut self, name: &str, value: ParamValue) {
-        if value.is_auto() {
-            self.0.remove(name);
-        } else {
-            self.0.insert(name.to_owned(), value);
+        self.0.retain(|(known, _)| known != name);
+        if !value.is_auto() {
+            let place = self.0.partition_point(|(known, _)| known.as_str() < name);
+            self.0.reserve_exact(1);
+            self.0.insert(place, (name.to_owned(), value));
         }
     }
 
     /// The parameters that are not `auto`, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&String, &ParamValue)> {
-        self.0.iter()
+        self.0.iter().map(|(name, value)| (name, value))
     }
 
     /// True when every parameter is `auto`.

@@ -9,6 +9,7 @@ mod division;
 mod intervals;
 mod names;
 mod operation;
+mod shared;
 mod structure;
 
 pub use activity::{
@@ -23,6 +24,7 @@ pub use division::{Division, Part, RecordedCall};
 pub use intervals::{Cover, Own, Ran, divide};
 pub use names::{StepPart, family, is_operator, moves_data, normalised, part, plain, short};
 pub use operation::{Named, Operation, Work};
+pub use shared::Shared;
 pub use structure::{
     BYTES, CALL_PEAK, CENSUS, CENSUS_FAILED, DENORMAL_VALUES, DeviceState, EVIDENCE, Launch,
     NUMBA_ALLOCATIONS, Structure, WIDER_RESULTS, product, sizes,

@@ -38,7 +38,7 @@ fn run(number: i64, cases: &[(&str, Came)]) -> Reduced {
         },
         cases: cases
             .iter()
-            .map(|(id, outcome)| (CaseId((*id).to_owned()), outcome.clone()))
+            .map(|(id, outcome)| (CaseId((*id).into()), outcome.clone()))
             .collect(),
     }
 }
@@ -86,7 +86,7 @@ fn what_was_added_reads_back_by_case_and_in_the_order_of_time() {
     }
     let history = History::read(&path(&store)).unwrap();
     assert!(history.damage.is_empty(), "{:?}", history.damage);
-    let ids: Vec<&str> = history.cases.iter().map(|id| id.0.as_str()).collect();
+    let ids: Vec<&str> = history.cases.iter().map(|id| &*id.0).collect();
     assert_eq!(ids, [A, B, C]);
     let order: Vec<&str> = history
         .runs

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Arc;
 
-use super::{CaseRecord, Invocation, Side, Status, add_choice, median, median_count};
+use super::{
+    CaseRecord, Circumstances, Invocation, Side, Status, add_choice, median, median_count,
+};
 use crate::last_words;
 use crate::machine::{
     ASKED_OF_CUDA, Counters, Division, EVIDENCE, Structure, Work, moves_data, normalised, of_calls,
@@ -208,8 +209,7 @@ impl Fold {
         record.several |= measurement.several;
         record.effective(number, measurement.effective, &measurement.tuned);
         for (result, error) in measurement.errors {
-            let worst = record.errors.entry(result).or_insert(error);
-            *worst = worst.max(error);
+            record.errors.raise(result, error);
         }
         match (&record.structure, measurement.structure) {
             // Another choice of a tuner is another structure.
@@ -219,7 +219,7 @@ impl Fold {
                     record.varying.entry(name).or_insert(how);
                 }
             }
-            (None, Some(structure)) => record.structure = Some(Arc::new(structure)),
+            (None, Some(structure)) => record.structure = Some(structure.into()),
             _ => {}
         }
         if let (None, Some(activity)) = (&record.activity, measurement.activity) {
@@ -298,9 +298,7 @@ impl Fold {
 impl Invocation {
     /// Reduces the samples of an invocation to a value a metric.
     fn reduced(number: u32, measurement: &Measurement) -> Invocation {
-        Invocation {
-            number,
-            values: Values::reduced(measurement),
+        let circumstances = Circumstances {
             ratios: measurement.ratios.clone(),
             host_ratio: host_ratio(&measurement.samples),
             threads: median_count(&measurement.samples.threads),
@@ -310,7 +308,8 @@ impl Invocation {
             growth_bytes_per_call: measurement.samples.growth_bytes_per_call,
             disturbed: measurement.disturbed.clone(),
             first_call_disturbed: measurement.first_call_disturbed,
-        }
+        };
+        Invocation::new(number, Values::reduced(measurement), circumstances)
     }
 }
 
@@ -459,10 +458,10 @@ impl CaseRecord {
     /// Takes in what parameters became in an invocation, before its times.
     fn effective(&mut self, number: u32, now: BTreeMap<String, ParamValue>, tuned: &Choices) {
         let Some(first) = self.invocations.first() else {
-            self.effective = now;
+            self.effective = now.into();
             return;
         };
-        if self.effective == now {
+        if *self.effective == now {
             return;
         }
         let first = first.number;

@@ -26,7 +26,7 @@ fn judged(case: &str, ratio: f64) -> CaseReading {
         },
     });
     CaseReading {
-        case: CaseId(case.to_owned()),
+        case: CaseId(case.into()),
         metric: Some(serde_json::from_value(metric).unwrap()),
         cpu_time: None,
         cause: None,
@@ -85,7 +85,7 @@ fn the_case_with_the_largest_change_is_followed_to_its_step() {
     assert_eq!((&found.before.name[..], &found.after.name[..]), ("2", "4"));
     let suspects: Vec<&str> = found.suspects.iter().map(|v| v.name.as_str()).collect();
     assert_eq!(suspects, ["3", "4"]);
-    assert_eq!(found.case.case.0, "case");
+    assert_eq!(*found.case.case.0, *"case");
     assert_eq!(found.others.len(), 1, "`half` moved there too");
     let skipped = skipped(&tried, Some(&found.case.case));
     assert_eq!(skipped, [(2, "3 does not install".to_owned())]);

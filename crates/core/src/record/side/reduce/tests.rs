@@ -45,10 +45,10 @@ fn died() -> Outcome {
 /// A run of one case with these outcomes, each with its invocation, in the file's order.
 fn run(outcomes: Vec<(u32, Outcome)>) -> Run {
     let mut header = header();
-    header.plan = vec![CaseId(CASE.to_owned())];
+    header.plan = vec![CaseId(CASE.into())];
     let entries = outcomes.into_iter().map(|(invocation, outcome)| Entry {
         start: None,
-        case: CaseId(CASE.to_owned()),
+        case: CaseId(CASE.into()),
         invocation,
         outcome,
     });
@@ -59,7 +59,7 @@ fn run(outcomes: Vec<(u32, Outcome)>) -> Run {
 }
 
 fn reduced(outcomes: Vec<(u32, Outcome)>) -> CaseRecord {
-    Side::from_run("run", &run(outcomes)).cases[&CaseId(CASE.to_owned())].clone()
+    Side::from_run("run", &run(outcomes)).cases[&CaseId(CASE.into())].clone()
 }
 
 /// Five invocations, and these later ones.
@@ -198,7 +198,8 @@ fn what_other_programs_disturbed_keeps_its_values_and_says_so() {
     }
     let record = reduced(outcomes);
     assert_eq!(record.status, Status::Measured);
-    assert_eq!(record.values(Metric::Device), [1.0, 2.0, 3.0, 4.0, 5.0]);
+    let device = Vec::from_iter(record.values(Metric::Device));
+    assert_eq!(device, [1.0, 2.0, 3.0, 4.0, 5.0]);
     let invocations_of = |metric| -> Vec<u32> {
         let all = record.invocations.iter();
         let disturbed = all.filter(|one| one.is_disturbed(metric));
@@ -402,7 +403,7 @@ fn a_reason_of_megabytes_is_cut() {
         log: String::new(),
     };
     let side = Side::from_run("head", &run(vec![(0, outcome)]));
-    let Status::Failed { reason, .. } = &side.cases[&CaseId(CASE.to_owned())].status else {
+    let Status::Failed { reason, .. } = &side.cases[&CaseId(CASE.into())].status else {
         panic!("{:?}", side.cases);
     };
     assert!(reason.len() < 17_000 && reason.ends_with('…'));
@@ -469,7 +470,7 @@ fn full(ns: f64) -> Outcome {
 /// Torn and repeated lines, and invocations that are measured last, change no case.
 #[test]
 fn a_side_is_the_same_in_whatever_order_its_file_is() {
-    let plan = [64, 128, 192, 256].map(|seq| CaseId(format!("cpu/a:s{seq},d64")));
+    let plan = [64, 128, 192, 256].map(|seq| CaseId(format!("cpu/a:s{seq},d64").into()));
     let mut run = Run::begun(header());
     run.header.plan = plan.to_vec();
     for invocation in 0..7 {

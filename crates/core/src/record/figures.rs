@@ -1,0 +1,68 @@
+//! Figures by name: a map of a few entries, of which a run has one a case.
+
+use std::fmt;
+
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
+
+/// Figures by name, sorted, in one block of memory.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[cfg_attr(
+    feature = "schemas",
+    schemars(with = "std::collections::BTreeMap<String, f64>", inline)
+)]
+pub struct Figures(Vec<(Box<str>, f64)>);
+
+impl Figures {
+    /// Sets a figure; where there is one of this name, to the larger of the two.
+    pub fn raise(&mut self, name: impl AsRef<str> + Into<Box<str>>, figure: f64) {
+        let place = self
+            .0
+            .binary_search_by(|(known, _)| (**known).cmp(name.as_ref()));
+        match place {
+            Ok(place) => self.0[place].1 = self.0[place].1.max(figure),
+            Err(place) => {
+                self.0.reserve_exact(1);
+                self.0.insert(place, (name.into(), figure));
+            }
+        }
+    }
+
+    /// The figures by name, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.0.iter().map(|(name, figure)| (&**name, *figure))
+    }
+
+    /// True for an empty map.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Serialize for Figures {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter())
+    }
+}
+
+impl<'de> Visitor<'de> for Figures {
+    type Value = Figures;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("figures by name")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Figures, A::Error> {
+        while let Some((name, figure)) = map.next_entry::<Box<str>, f64>()? {
+            self.raise(name, figure);
+        }
+        Ok(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Figures {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Figures, D::Error> {
+        deserializer.deserialize_map(Figures::default())
+    }
+}
