@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize, Serializer};
     feature = "schemas",
     schemars(with = "std::collections::BTreeMap<String, f64>", inline)
 )]
-pub struct Figures(Vec<(Box<str>, f64)>);
+pub struct NamedFigures(Vec<(Box<str>, f64)>);
 
-impl Figures {
+impl NamedFigures {
     /// Sets a figure; where there is one of this name, to the larger of the two.
     pub fn raise(&mut self, name: impl AsRef<str> + Into<Box<str>>, figure: f64) {
         let place = self
@@ -40,20 +40,20 @@ impl Figures {
     }
 }
 
-impl Serialize for Figures {
+impl Serialize for NamedFigures {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.iter())
     }
 }
 
-impl<'de> Visitor<'de> for Figures {
-    type Value = Figures;
+impl<'de> Visitor<'de> for NamedFigures {
+    type Value = NamedFigures;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("figures by name")
     }
 
-    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Figures, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<NamedFigures, A::Error> {
         while let Some((name, figure)) = map.next_entry::<Box<str>, f64>()? {
             self.raise(name, figure);
         }
@@ -61,8 +61,8 @@ impl<'de> Visitor<'de> for Figures {
     }
 }
 
-impl<'de> Deserialize<'de> for Figures {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Figures, D::Error> {
-        deserializer.deserialize_map(Figures::default())
+impl<'de> Deserialize<'de> for NamedFigures {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<NamedFigures, D::Error> {
+        deserializer.deserialize_map(NamedFigures::default())
     }
 }

@@ -11,7 +11,7 @@ mod reduce;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::disturbance::{Disturbance, describe, worst};
-use super::figures::Figures;
+use super::figures::NamedFigures;
 use super::types::{Compared, Fault, Measurement, Parts, RunHeader};
 use crate::machine::{ActivitySummary, Counters, Division, Shared, Structure};
 use crate::suite::matches_any;
@@ -103,8 +103,8 @@ pub struct CaseRecord {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<Choice>,
     /// Largest relative L2 difference from the float64 reference, by result.
-    #[serde(default, skip_serializing_if = "Figures::is_empty")]
-    pub errors: Figures,
+    #[serde(default, skip_serializing_if = "NamedFigures::is_empty")]
+    pub errors: NamedFigures,
     /// The structure of one call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structure: Option<Shared<Structure>>,
@@ -337,7 +337,7 @@ impl CaseRecord {
             effective: Shared::default(),
             varying: BTreeMap::new(),
             choices: Vec::new(),
-            errors: Figures::default(),
+            errors: NamedFigures::default(),
             structure: None,
             activity: None,
             division: None,
