@@ -90,9 +90,10 @@ impl SessionState {
         self.cores.get(usize::try_from(drawn).ok()?).copied()
     }
 
-    /// True where a tuner chooses in this worker: beside other processes by times that they disturb.
-    pub(crate) fn tunes(&self, worker: &str) -> bool {
-        self.tuning.contains(worker)
+    /// True where processes of this worker prepare cases one after the other: only one may be up, or a
+    /// tuner chooses in them, beside others by times that they disturb.
+    pub(crate) fn prepares_apart(&self, worker: &str) -> bool {
+        self.one_at_a_time || self.tuning.contains(worker)
     }
 
     /// The part that these cases have of the time that all took until now.
@@ -179,7 +180,7 @@ impl Session<'_> {
         &mut self,
         worker: &dyn Conversation,
         case: &Case,
-        invocation: u32,
+        (block, invocation): (usize, u32),
     ) -> Result<Asked, CaseEnd> {
         if let Some(reason) = &worker.hello().absent {
             return Err(unsupported(reason.clone()).into());
@@ -190,9 +191,7 @@ impl Session<'_> {
                 let unusable = |reason| failed(Fault::Other, reason);
                 let operands = operator.operands(problem);
                 let operands = operands.map_err(|(key, why)| unusable(format!("{key}: {why}")))?;
-                let worker = case.variant.worker_name();
-                let folder = self.state.declared.folder(&worker, invocation);
-                let folder = folder.map_err(unusable)?;
+                let folder = self.state.declared.folder(block).map_err(unusable)?;
                 (Some(Box::new(operands)), Some(folder))
             }
         };

@@ -301,27 +301,25 @@ impl Experiment {
         let invocations: Vec<&[Block]> = invocations.collect();
         let (planned, mut begun, mut limited) = (invocations.len(), 0, false);
         let (mut left, mut longest) = (&blocks[..], None::<Duration>);
-        let first = self.abreast(&invocations);
-        self.start_ahead(&invocations[..first].concat());
         while begun < planned {
             let in_time = self.in_time(longest);
             limited = in_time == 0;
             if limited {
                 break;
             }
-            let abreast = self.abreast(&invocations[begun..]).clamp(1, in_time);
-            let count = invocations[begun..begun + abreast]
-                .iter()
-                .map(|blocks| blocks.len());
-            let (blocks, rest) = left.split_at(count.sum());
+            let room = self.abreast(&invocations[begun..]);
+            let blocks_of = |count| {
+                let some = &invocations[begun..begun + count];
+                some.iter().map(|blocks| blocks.len()).sum()
+            };
+            self.start_ahead(&left[..blocks_of(room)]);
+            let abreast = room.clamp(1, in_time);
+            let (blocks, rest) = left.split_at(blocks_of(abreast));
             let since = Instant::now();
-            if abreast > 1 {
-                self.start_ahead(blocks);
+            // Those of a single invocation have other workers each.
+            let number = if abreast > 1 { blocks.len() } else { 1 };
+            for blocks in blocks.chunks(number) {
                 self.measure_blocks(blocks, files, progress.as_mut())?;
-            } else {
-                for block in blocks {
-                    self.measure_blocks(std::slice::from_ref(block), files, progress.as_mut())?;
-                }
             }
             longest = longest.max(Some(since.elapsed() / abreast as u32));
             (left, begun) = (rest, begun + abreast);
@@ -379,11 +377,16 @@ impl Experiment {
 
     /// True where the worker of a lane may prepare cases beside other processes of its own.
     fn may_be_beside(&mut self, lane: &Lane) -> bool {
-        let arm = match (lane.side, &mut self.paired) {
+        let arm = self.arm(lane.side);
+        arm.started().has_room(&lane.worker) && !arm.session.prepares_apart(&lane.worker)
+    }
+
+    /// The arm of a side.
+    fn arm(&mut self, side: PairSide) -> &mut Arm {
+        match (side, &mut self.paired) {
             (PairSide::Base, Some(base)) => base,
             _ => &mut self.head,
-        };
-        arm.started().has_room(&lane.worker) && !arm.session.tunes(&lane.worker)
+        }
     }
 
     /// Starts the workers of blocks on a GPU before they are wanted, those of both sides at the same
@@ -436,10 +439,7 @@ impl Experiment {
         drop(sides);
         run.map_err(|error| ExperimentError::interrupted(what, error))?;
         for lane in blocks.iter().flat_map(|block| &block.lanes) {
-            match (lane.side, &self.paired) {
-                (PairSide::Base, Some(base)) => base.check_loaded(true)?,
-                _ => self.head.check_loaded(true)?,
-            }
+            self.arm(lane.side).check_loaded(true)?;
         }
         Ok(())
     }

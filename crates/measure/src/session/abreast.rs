@@ -109,7 +109,7 @@ fn at_place<E>(
     }
     if lack_room {
         cases.into_iter().for_each(LaneCase::put_back);
-        abandon(lanes, sides);
+        make_room(lanes, sides);
         return Ok(false);
     }
     for case in &mut cases {
@@ -216,16 +216,15 @@ fn start_workers<E>(
     }
 }
 
-/// Ends all workers: their cases are measured later, in fewer processes.
-fn abandon<E>(lanes: &mut [RunningLane<'_>], sides: &mut RunningSides<'_, E>) {
-    for lane in lanes.iter() {
+/// Keeps in mind that lanes lack room, and ends what waits for them.
+fn make_room<E>(lanes: &[RunningLane<'_>], sides: &mut RunningSides<'_, E>) {
+    for lane in lanes {
         let session = &mut sides.get(lane.lane.side).session;
         // Workers that wait for their pair take memory that the case lacks.
         session.launcher.end_ahead();
         // One that did not start while other processes were up may start alone.
         session.state.one_at_a_time |= lane.is_down();
     }
-    end_workers(lanes, sides);
 }
 
 /// Ends the workers that are up, all at the same time.

@@ -37,12 +37,12 @@ pub struct DeclaredResults {
 }
 
 impl DeclaredResults {
-    /// The folder into which a worker of this side writes results in an invocation: workers that are
-    /// up at the same time have one each.
+    /// The folder into which this side's worker of a block writes results, one case after the other:
+    /// blocks that run at the same time have one each.
     ///
     /// # Errors
     /// That it cannot be made.
-    pub fn folder(&mut self, worker: &str, invocation: u32) -> Result<PathBuf, String> {
+    pub fn folder(&mut self, block: usize) -> Result<PathBuf, String> {
         let unmade = |error: io::Error| format!("no folder for results: {error}");
         let folder = match self.folder.take() {
             Some(folder) => folder,
@@ -54,9 +54,7 @@ impl DeclaredResults {
                 made
             }
         };
-        let plain = worker.replace('/', "_");
-        let folder = self.folder.insert(folder).path();
-        let path = folder.join(format!("{invocation}-{plain}"));
+        let path = self.folder.insert(folder).path().join(block.to_string());
         fs::create_dir_all(&path).map_err(unmade)?;
         Ok(path)
     }
@@ -243,16 +241,15 @@ mod tests {
     }
 
     #[test]
-    fn workers_that_are_up_at_the_same_time_have_a_folder_each() {
+    fn blocks_that_run_at_the_same_time_have_a_folder_each() {
         let mut results = DeclaredResults::default();
-        let mut folder = |worker, invocation| results.folder(worker, invocation).unwrap();
-        let first = folder("mine@new", 0);
+        let mut folder = |block| results.folder(block).unwrap();
+        let first = folder(0);
         assert!(first.is_dir());
-        assert_eq!(first, folder("mine@new", 0));
-        for other in [folder("mine", 0), folder("mine@new", 1)] {
-            assert_ne!(first, other);
-            assert!(other.is_dir());
-        }
+        assert_eq!(first, folder(0));
+        let other = folder(1);
+        assert_ne!(first, other);
+        assert!(other.is_dir());
     }
 
     #[test]

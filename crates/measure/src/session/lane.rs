@@ -133,7 +133,8 @@ impl<'a> RunningLane<'a> {
         observer.case(case);
         let (conversation, stage) = match self.take_worker() {
             LaneWorker::Up(conversation) => {
-                let request = session.prepare_request(&*conversation, case, self.invocation);
+                let place = (self.block, self.invocation);
+                let request = session.prepare_request(&*conversation, case, place);
                 let stage = match request {
                     Ok(asked) => Stage::Asked(Box::new(asked)),
                     Err(end) => Stage::Ended(end),

@@ -24,7 +24,8 @@ fn pair<'b, 'l, 'a>(
     }
 }
 
-/// Compares the head's results with the base's, of an operator without a reference.
+/// Compares the head's results with the base's, of an operator without a reference: those of the first
+/// call, or of the last one where samples were taken.
 pub(super) fn compare_results<E>(
     block: &mut [LaneCase<'_, '_>],
     sides: &mut RunningSides<'_, E>,
@@ -33,6 +34,9 @@ pub(super) fn compare_results<E>(
     let Some((base, head)) = pair(block) else {
         return;
     };
+    if after_timing != matches!(head.stage, Stage::Timed(..)) {
+        return;
+    }
     let Some((operator, _)) = sides.head.session.declared(head.case) else {
         return;
     };

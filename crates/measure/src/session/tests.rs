@@ -626,18 +626,15 @@ fn ran_in_turns(
     samples: (u32, u32),
     crowded: u32,
 ) -> (Vec<String>, [Vec<Entry>; 2]) {
-    ran_abreast(each, samples, crowded, 1)
+    ran_abreast(each, samples, crowded, (1, false))
 }
 
-/// So many pairs have workers in which a tuner chooses.
-const TUNED: u32 = 4;
-
-/// Runs as many pairs at the same time.
+/// Runs so many pairs at the same time; in their workers a tuner may choose.
 fn ran_abreast(
     each: [Vec<f64>; 2],
     (min_samples, samples): (u32, u32),
     crowded: u32,
-    invocations: u32,
+    (invocations, tunes): (u32, bool),
 ) -> (Vec<String>, [Vec<Entry>; 2]) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.toml");
@@ -651,7 +648,7 @@ fn ran_abreast(
         side,
         each,
         crowded,
-        tunes: invocations == TUNED,
+        tunes,
         log: log.clone(),
     };
     let mut launchers = [pair("base", base, 0), pair("head", head, crowded)];
@@ -780,7 +777,7 @@ fn sides_for_which_there_is_no_room_together_are_measured_one_after_the_other() 
 
 #[test]
 fn pairs_that_are_up_together_prepare_before_any_is_measured() {
-    let (log, [base, head]) = ran_abreast([vec![1e6], vec![1.1e6]], (2, 8), 0, 3);
+    let (log, [base, head]) = ran_abreast([vec![1e6], vec![1.1e6]], (2, 8), 0, (3, false));
     let lines_with = |what: &str| -> Vec<usize> {
         let lines = log.iter().enumerate();
         lines
@@ -805,7 +802,7 @@ fn pairs_that_are_up_together_prepare_before_any_is_measured() {
 
 #[test]
 fn pairs_for_which_there_is_no_room_together_are_measured_one_after_the_other() {
-    let (log, [_, head]) = ran_abreast([vec![1e6], vec![1.1e6]], (2, 8), 1, 2);
+    let (log, [_, head]) = ran_abreast([vec![1e6], vec![1.1e6]], (2, 8), 1, (2, false));
     let prepared = log.iter().filter(|line| line.contains("prepare")).count();
     assert_eq!(prepared, 4 + 4, "{log:?}");
     assert_eq!(head.len(), 2);
@@ -816,17 +813,13 @@ fn pairs_for_which_there_is_no_room_together_are_measured_one_after_the_other() 
 
 #[test]
 fn pairs_in_which_a_tuner_chooses_are_prepared_one_after_the_other() {
-    let (log, [base, head]) = ran_abreast([vec![1e6], vec![1.1e6]], (2, 8), 0, TUNED);
+    let (log, [base, head]) = ran_abreast([vec![1e6], vec![1.1e6]], (2, 8), 0, (4, true));
     let kinds = log.iter().filter_map(|line| line.split(' ').nth(1));
     let kinds: Vec<&str> = kinds
         .filter(|kind| ["prepare", "release"].contains(kind))
         .collect();
     let pair = ["prepare", "prepare", "release", "release"];
-    let together = ["prepare"; 2 * TUNED as usize];
-    assert_eq!(
-        kinds,
-        [&together[..], &pair.repeat(TUNED as usize)].concat(),
-        "{log:?}"
-    );
+    let together = ["prepare"; 8];
+    assert_eq!(kinds, [&together[..], &pair.repeat(4)].concat(), "{log:?}");
     assert_eq!((base.len(), head.len()), (4, 4));
 }
