@@ -10,7 +10,7 @@ use std::num::NonZeroU64;
 use super::decide::{Decision, Observed, decide, max_pairs};
 use super::judgement::{Change, MetricRow, Uncounted, Word};
 use super::rows::RowInputs;
-use super::rule::{BothSides, FEWEST, RuleResult, SlowStarts, Terms, needed_pairs};
+use super::rule::{BothSides, FEWEST, IMPROVED, RuleResult, SlowStarts, Terms, needed_pairs};
 use regatta_core::record::side::{CaseRecord, Invocation, median};
 use regatta_core::record::types::RunHeader;
 use regatta_core::suite::rules::{Metric, Policy};
@@ -141,6 +141,7 @@ pub fn metric_row(
         ),
         day: day.0.ln_1p(),
         error,
+        error_of_improved: IMPROVED,
         last: sides.last,
     };
     let may_replace = metric.is_wall_time() && !sides.policy().ignores(Metric::CpuTime);
@@ -268,8 +269,7 @@ impl ComparedValues {
             reason += "; waits for a core are in these times";
         }
         let pairs = self.pairs();
-        let needed = needed_pairs(result, terms, pairs);
-        let more = (needed - pairs as f64).max(1.0);
+        let more = needed_pairs(result, terms, pairs) - pairs as f64;
         let what = if self.paired {
             "more pair"
         } else {
@@ -278,8 +278,13 @@ impl ComparedValues {
         if more > MAX_ASKED {
             let threshold = Share(terms.threshold.exp_m1());
             reason + &format!("; it lies at the threshold of {threshold}")
-        } else {
+        } else if more >= 1.0 && (decision.open || !decision.diluted) {
             reason + &format!("; {} would decide", counted(more as usize, what))
+        } else if decision.open {
+            reason + &format!("; {what}s may decide")
+        } else {
+            // As many would do, without slow starts, waits or threads that differ.
+            reason
         }
     }
 }

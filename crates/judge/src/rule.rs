@@ -10,8 +10,9 @@
 //! A case *regressed* if the interval lies beyond the threshold and the ends that leave out only
 //! this comparison's share of the gate's error show a change at all; or if the two sides lie so
 //! far apart that no test is needed; or if more of the head's starts are slow (Fisher's exact
-//! test). It is the *same* if the interval lies within the threshold. All else is open, and is
-//! measured again. How often this is wrong, and what it detects: `rule/tests.rs`.
+//! test). It *improved* if the interval lies beyond the threshold on the other side, at an error of
+//! 1 % for each case. It is the *same* if the interval lies within the threshold. All else is open,
+//! and is measured again. How often this is wrong, and what it detects: `rule/tests.rs`.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex};
@@ -32,6 +33,9 @@ pub const GATE_ERROR: f64 = 0.002;
 
 /// The part that the printed interval leaves out at each end: it is a 90 % interval.
 const END: f64 = 0.05;
+
+/// The same for one comparison that is called an improvement: it turns no gate red.
+pub const IMPROVED: f64 = 0.01;
 
 /// Sides need no test where they lie this many times the wider side's range apart, beyond the
 /// threshold.
@@ -92,6 +96,8 @@ pub struct Terms {
     pub day: f64,
     /// This comparison's share of [`GATE_ERROR`].
     pub error: f64,
+    /// The error at which this comparison is called an improvement: its share as well, or [`IMPROVED`].
+    pub error_of_improved: f64,
     /// True if no more invocations follow.
     pub last: bool,
 }
@@ -103,6 +109,7 @@ impl Terms {
             threshold,
             day: 0.0,
             error,
+            error_of_improved: error,
             last: true,
         }
     }
@@ -168,6 +175,7 @@ pub fn compare(sides: BothSides<'_>, terms: Terms) -> Option<RuleResult> {
         threshold,
         day,
         error,
+        error_of_improved,
         last,
     } = terms;
     let mut views = vec![(
@@ -230,7 +238,7 @@ pub fn compare(sides: BothSides<'_>, terms: Terms) -> Option<RuleResult> {
         in_turns && fewest >= FEWEST && !few && least_of(&ratios) >= apart
     };
     let beyond = threshold + day;
-    let certain = |(ranks, sorted): &(Ranks, Vec<f64>)| {
+    let certain = |(ranks, sorted): &(Ranks, Vec<f64>), error: f64| {
         let share = match ranks {
             _ if views.len() < 3 => error / views.len() as f64,
             Ranks::Pairs(_) => error / 2.0,
@@ -238,8 +246,9 @@ pub fn compare(sides: BothSides<'_>, terms: Terms) -> Option<RuleResult> {
         };
         ranks.interval(sorted, share)
     };
-    let slower = shown.low > beyond && views.iter().any(|view| certain(view).0 > day);
-    let faster = shown.high < -beyond && views.iter().any(|view| certain(view).1 < -day);
+    let slower = shown.low > beyond && views.iter().any(|view| certain(view, error).0 > day);
+    let is_faster = |view| certain(view, error_of_improved).1 < -day;
+    let faster = shown.high < -beyond && views.iter().any(is_faster);
 
     let is_apart = least_of(head) - most_of(base) >= apart || pairs_apart(1.0);
     shown.word = if is_apart || chance_of_slow <= error || slower {

@@ -220,6 +220,14 @@ fn a_row_says_what_would_decide_it_and_what_is_measured_again() {
         assert_eq!(next(&judgement, 5, &times).is_none(), ends);
     }
 
+    // No number of pairs is promised where none is measured.
+    let [base, head] = in_pairs(cases("100 -"), cases("100.5+5 -"));
+    let judgement = judge(&head, Some(&base), &options);
+    assert_eq!(next(&judgement, 5, &[]), None);
+    let reason = row(&judgement, A).reason.clone().unwrap();
+    let waits = "; waits for a core are in these times";
+    assert!(reason.ends_with(waits), "{reason}");
+
     // A base that is too small stays so.
     let stored = judge(&cases("~103 -"), Some(&cases("100*3 -")), &options);
     assert_eq!(next(&stored, 5, &[]), None);

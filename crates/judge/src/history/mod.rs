@@ -491,10 +491,8 @@ impl Ends {
         let head: Vec<f64> = self.head.iter().map(|log| log - days).collect();
         let values = BothSides::new(&self.base, &head);
         let terms = Terms {
-            threshold: THRESHOLD.0.ln_1p(),
             day: f64::ln_1p(DAY),
-            error: GATE_ERROR / cases.max(1) as f64,
-            last: true,
+            ..Terms::last(THRESHOLD.0.ln_1p(), GATE_ERROR / cases.max(1) as f64)
         };
         let result = compare(values, terms)?;
         let moved = matches!(result.word, Word::Regressed | Word::Improved);
