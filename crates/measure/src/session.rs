@@ -20,6 +20,7 @@ pub use self::abreast::run;
 use self::census::{counters, counts_structure, tuned};
 pub use self::declared::{DeclaredResults, REFERENCE_PREFIX, reference_worker};
 pub use self::lane::{RunningSide, RunningSides};
+use self::turns::ENOUGH;
 use super::interference::{LoadLog, MachineCounters, Watch, allowed_cores, disturbed};
 use super::laps::TimeSpent;
 use super::preflight::variant_of;
@@ -290,7 +291,8 @@ impl Session<'_> {
         })
     }
 
-    /// The request for samples. Of a pair, whose workers take turns, each pauses between them.
+    /// The request for samples. Of a pair, whose workers take turns, each pauses between them; a worker
+    /// alone where its samples may end before it has as many as the suite says.
     fn measure_request(
         &self,
         worker: &dyn Conversation,
@@ -311,6 +313,8 @@ impl Session<'_> {
                 .flatten(),
             pause_every: if in_turns {
                 TURN_SAMPLES.min(settings.samples.div_ceil(4)).max(1)
+            } else if settings.samples > ENOUGH {
+                ENOUGH / 2
             } else {
                 0
             },

@@ -301,6 +301,9 @@ impl LaneCase<'_, '_> {
         } else {
             let of_case = (self.case, self.lane.invocation);
             let measure = session.measure_request(&**worker, of_case, in_turns);
+            if in_turns {
+                self.turn = measure.pause_every;
+            }
             let limit = limit(settings) + Duration::from_millis(measure.budget_ms);
             let began = session.state.load.look();
             let children = worker.process().map_or(Duration::ZERO, cpu_of_children);
@@ -331,7 +334,6 @@ impl LaneCase<'_, '_> {
         let (Stage::Ready(ready), Some(worker)) = (&self.stage, &mut self.conversation) else {
             return;
         };
-        self.turn = turns.measure.pause_every;
         let (mut laps, mut clock) = (Laps::begin(), Nanoseconds(0.0));
         let device = worker.hello().device.clone();
         let children = worker.process().map_or(Duration::ZERO, cpu_of_children);

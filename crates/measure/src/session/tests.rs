@@ -530,6 +530,7 @@ struct InTurns {
     each: Vec<f64>,
     taken: usize,
     every: usize,
+    samples: usize,
     ends: bool,
     log: Arc<Mutex<Vec<String>>>,
     unavailable: bool,
@@ -542,7 +543,7 @@ impl InTurns {
         let next = self.taken + self.every;
         let device_ns: Vec<Nanoseconds> = (self.taken..next).map(time).collect();
         self.taken = next;
-        if self.ends {
+        if self.ends || next >= self.samples {
             ReplyBody::Measured(Measured {
                 device_ns: (0..next).map(time).collect(),
                 ..Measured::default()
@@ -574,6 +575,7 @@ impl Conversation for InTurns {
             }
             RequestBody::Measure(measure) => {
                 self.every = measure.pause_every as usize;
+                self.samples = measure.samples as usize;
                 if self.every == 0 {
                     return Ok(measured(4, None));
                 }
@@ -612,6 +614,7 @@ impl Launcher for Pair {
             each: self.each.clone(),
             taken: 0,
             every: 0,
+            samples: 0,
             ends: false,
             log: self.log.clone(),
             unavailable: crowded,
@@ -734,6 +737,20 @@ fn a_pair_swaps_places_each_turn_until_its_own_error_is_small() {
         "{:?}",
         head.ratios
     );
+}
+
+#[test]
+fn samples_of_one_side_end_once_their_error_is_small() {
+    let wide: Vec<f64> = (0..40).map(|at| 1e6 * f64::from(1 + at % 2)).collect();
+    for (times, taken) in [(vec![1e6], 20), (wide, 40)] {
+        // The head has no memory beside the base, so one follows the other.
+        let (_, [base, head]) = ran_in_turns([times.clone(), times], (2, 40), 1);
+        for side in [&base, &head] {
+            let measured = only_measured(side);
+            assert_eq!(measured.samples.device_ns.len(), taken);
+            assert!(measured.ratios.is_empty());
+        }
+    }
 }
 
 #[test]

@@ -8,8 +8,8 @@ use regatta_core::metric::turn_ratios;
 use regatta_core::record::side::median;
 use regatta_core::suite::rules::Metric;
 
-/// Has each worker of a block that is ready take its samples: all at once, or in turns where there are
-/// two. Two sides swap places from one round to the next.
+/// Has each worker of a block that is ready take its samples, in turns where there are two. Two sides
+/// swap places from one round to the next.
 pub(super) fn take_turns<E>(block: &mut [LaneCase<'_, '_>], sides: &mut RunningSides<'_, E>) {
     let suite = sides.head.session.suite;
     if suite.settings.structure_only {
@@ -20,7 +20,7 @@ pub(super) fn take_turns<E>(block: &mut [LaneCase<'_, '_>], sides: &mut RunningS
     let in_turns = ready.len() > 1;
     let threshold = suite.rules.policy.threshold_of(Metric::Device).0;
     let settings = &suite.settings;
-    let enough = settings.samples.min(ENOUGH).max(settings.min_samples);
+    let min_samples = settings.samples.min(ENOUGH).max(settings.min_samples);
     let (mut round, mut last) = (0, false);
     loop {
         let mut paused = false;
@@ -37,37 +37,44 @@ pub(super) fn take_turns<E>(block: &mut [LaneCase<'_, '_>], sides: &mut RunningS
         // A worker that pauses more often than the request says has no end.
         let turns = ready.iter().filter_map(|case| case.turns.as_ref());
         let most = turns.map(|turns| turns.measure.samples / turns.measure.pause_every.max(1));
-        if !paused || !in_turns || round > most.max().unwrap_or(0) {
+        if !paused || round > most.max().unwrap_or(0) {
             break;
         }
-        last = are_enough(&ready, enough, threshold);
+        last = are_enough(&ready, min_samples, threshold);
         round += 1;
     }
 }
 
-/// True where the samples of two sides that take turns are enough: so many, and by the spread of their
-/// turns the error of the pair's ratio is small beside the threshold.
-fn are_enough(ready: &[&mut LaneCase<'_, '_>], enough: u32, threshold: f64) -> bool {
-    let [base, head] = ready else {
+/// True where the samples are enough: so many, and their error is small beside the threshold, by their
+/// spread; of two sides that take turns the error of the pair's ratio, by the spread of the turns.
+fn are_enough(ready: &[&mut LaneCase<'_, '_>], min_samples: u32, threshold: f64) -> bool {
+    let turns = ready.iter().map(|case| case.turns.as_ref());
+    let Some(turns) = turns.collect::<Option<Vec<_>>>() else {
         return false;
     };
-    let (Some(base), Some(head)) = (&base.turns, &head.turns) else {
-        return false;
+    let (logs, first) = match &turns[..] {
+        [alone] => (
+            alone.device_ns.iter().map(|time| time.ln()).collect(),
+            alone,
+        ),
+        [base, head] => {
+            let turn = base.measure.pause_every;
+            (turn_ratios(&base.device_ns, &head.device_ns, turn), base)
+        }
+        _ => return false,
     };
-    let turn = base.measure.pause_every;
-    let logs = turn_ratios(&base.device_ns, &head.device_ns, turn);
     let Some(middle) = median(&logs) else {
         return false;
     };
     let apart: Vec<f64> = logs.iter().map(|log| (log - middle).abs()).collect();
     // The error of a median from the median distance to it, in a normal distribution.
     let error = 1.2533 * 1.4826 * median(&apart).unwrap_or(f64::MAX) / (logs.len() as f64).sqrt();
-    let next = base.device_ns.len() as u32 + turn;
-    next >= enough && error <= threshold / SMALL_ERROR
+    let next = first.device_ns.len() as u32 + first.measure.pause_every;
+    next >= min_samples && error <= threshold / SMALL_ERROR
 }
 
 /// Samples of each side that show the error of a pair, where the suite asks for more.
-const ENOUGH: u32 = 20;
+pub(super) const ENOUGH: u32 = 20;
 
 /// An error is small beside a threshold that is so many times as large.
 const SMALL_ERROR: f64 = 3.0;
