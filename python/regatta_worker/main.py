@@ -23,7 +23,14 @@ from regatta_worker.protocol.channel import Absent, Failed, Worker
 from regatta_worker.protocol.refusals import absence
 from regatta_worker.script.running import Target
 from regatta_worker.script.worker import serve_script
-from regatta_worker.serving import Session, installed, loaded, open_descriptors, serve
+from regatta_worker.serving import (
+    Session,
+    installed,
+    loaded,
+    open_descriptors,
+    put_off_collections,
+    serve,
+)
 
 
 def names() -> list[str]:
@@ -86,6 +93,7 @@ def main() -> None:
         requests, replies = open_descriptors()
         serve_script(Target(asked.name, asked.script, tuple(asked.arguments)), requests, replies)
         return
+    put_off_collections()
     if asked.library:
         name: str = asked.library
         loading = functools.partial(load, name)

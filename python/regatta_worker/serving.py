@@ -42,6 +42,15 @@ from regatta_worker.protocol.channel import (
     required,
 )
 
+THRESHOLDS = gc.get_threshold()
+"""Those of the interpreter."""
+
+
+def put_off_collections() -> None:
+    """Collects no garbage until a worker is open: an import makes a million objects that stay, and
+    each collection looks at all of them."""
+    gc.set_threshold(0)
+
 
 class Session:
     """Answers requests one by one; the library is loaded by the first `hello`."""
@@ -139,6 +148,9 @@ class Session:
                 # Imported modules stay: collections between two calls look at the rest.
                 gc.collect()
                 gc.freeze()
+                # Code that was loaded may have set thresholds of its own.
+                if gc.get_threshold()[0] == 0:
+                    gc.set_threshold(*THRESHOLDS)
             return hello | self._worker.hello() | {"files": loaded()}
         except Absent as reason:
             nothing = {"versions": {}, "device": cpu_device(), "variants": []}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
 import math
@@ -17,7 +18,14 @@ import pytest
 
 from regatta_worker.clock import timing
 from regatta_worker.protocol.channel import Failed, Unsupported
-from regatta_worker.serving import Session, _installed_from, loaded, serve
+from regatta_worker.serving import (
+    THRESHOLDS,
+    Session,
+    _installed_from,
+    loaded,
+    put_off_collections,
+    serve,
+)
 
 
 class Scripted:
@@ -99,6 +107,21 @@ class TestChannel:
         assert replies[1]["reason"] == "head_dim must be a multiple of 8"
         assert "last line" in replies[2]["reason"]
         assert replies[3]["errors"]["out"] == {"relative_l2": None, "max_abs": None}
+
+    @pytest.mark.parametrize("own", [None, (50, 5, 5)])
+    def test_garbage_is_collected_once_a_worker_is_open(self, own: tuple[int, ...] | None) -> None:
+        def open_worker() -> Scripted:
+            assert gc.get_threshold()[0] == 0
+            if own:
+                gc.set_threshold(*own)
+            return Scripted()
+
+        try:
+            put_off_collections()
+            Session(open_worker).answer(HELLO.encode())
+            assert gc.get_threshold() == (own or THRESHOLDS)
+        finally:
+            gc.set_threshold(*THRESHOLDS)
 
     def test_a_case_that_was_not_checked_is_dropped(self) -> None:
         worker = Scripted()
