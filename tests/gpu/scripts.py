@@ -39,6 +39,8 @@ PROJECTS = {
     "linkedin/Liger-Kernel": "ead96b618e",
     "meta-pytorch/attention-gym": "7fdb85d0b9",
     "alexzhang13/flashattention2-custom-mask": "8170916288",
+    "FlagOpen/FlagAttention": "ee91638dec",
+    "pytorch-labs/applied-ai": "4f8c39eb70",
 }
 """The repositories on GitHub, and the commit of each that was tried."""
 
@@ -103,6 +105,12 @@ SCRIPTS = [
     ),
     *scripts("meta-pytorch/attention-gym", "examples", "benchmark"),
     *scripts("alexzhang13/flashattention2-custom-mask", "", "test_benchmark"),
+    *scripts(
+        "FlagOpen/FlagAttention",
+        "benchmark",
+        "flash_benchmark flash_decoding_benchmark piecewise_benchmark paged_benchmark",
+    ),
+    *scripts("pytorch-labs/applied-ai", "dev/triton_groupGEMM", "triton_tutorial_groupgemm"),
 ]
 
 TIMERS = {"do_bench", "do_bench_cudagraph", "do_bench_using_profiling"}
@@ -168,11 +176,24 @@ def plant(work: Path, script: Script) -> None:
         path.write_bytes(source)
 
 
+def environment(work: Path) -> dict[str, str]:
+    """The variables of a command in a checkout; the package of some lies in src/."""
+    if not (work / "src").is_dir():
+        return dict(os.environ)
+    paths = [str(work / "src"), os.environ.get("PYTHONPATH", "")]
+    return os.environ | {"PYTHONPATH": ":".join(filter(None, paths))}
+
+
 def answer(regatta: str, work: Path, command: list[str]) -> dict[str, Any]:
     """A gate's exit code, seconds and the words of its rows."""
     began = time.monotonic()
     done = subprocess.run(
-        [regatta, *command], cwd=work, capture_output=True, text=True, check=False
+        [regatta, *command],
+        cwd=work,
+        env=environment(work),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     row: dict[str, Any] = {"exit": done.returncode, "s": round(time.monotonic() - began, 1)}
     try:
@@ -203,7 +224,9 @@ def some_cases(regatta: str, folder: Path, out: Path, script: Script) -> list[st
         return []
     work = checkout(folder, out, script)
     command = [regatta, "list", "./suite.toml", "--ids"]
-    done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=work, env=environment(work), capture_output=True, text=True, check=False
+    )
     ids = done.stdout.split()
     later = ids[len(ids) // 2 :]
     step = max(1, len(later) // CASES)
@@ -234,7 +257,13 @@ def listed(regatta: str, folder: Path, out: Path, script: Script) -> dict[str, A
     command = [regatta, "list", "./suite.toml"]
     try:
         done = subprocess.run(
-            command, cwd=work, capture_output=True, text=True, check=False, timeout=280
+            command,
+            cwd=work,
+            env=environment(work),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=280,
         )
     except subprocess.TimeoutExpired:
         return {"script": script.path, "error": "not listed within 280 s"}
