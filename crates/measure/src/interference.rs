@@ -234,6 +234,14 @@ fn allowed(status: &str) -> Option<Vec<u32>> {
 /// took less, the time before them is looked at too.
 const MIN_LOOK: Duration = Duration::from_millis(500);
 
+/// No core is free for long where programs have this part of all: a thread that waits for one that
+/// others have is soon moved to another.
+const FULL: f64 = 0.75;
+
+/// Other programs delay a call by so many times what they have of a core, at the most: while it runs
+/// they may have more than over half a second.
+const DELAY: f64 = 2.0;
+
 /// The machine's counters of late; empty if the machine is not watched.
 #[derive(Default)]
 pub(crate) struct LoadLog {
@@ -296,6 +304,28 @@ impl LoadLog {
         Some(MachineLoad {
             waited,
             ..load_between(&first, &first, &later)
+        })
+    }
+
+    /// The part of the time since a look, or of half a second, by which other programs can have
+    /// delayed a call: it waits while they have the last free core. `None`: not known.
+    pub(crate) fn delay_since(
+        &mut self,
+        began: Option<&MachineCounters>,
+        device: &Device,
+    ) -> Option<f64> {
+        let (now, _) = self.known_since(began, device)?;
+        let long = |look: &&MachineCounters| now.at_ns - look.at_ns >= MIN_LOOK.into();
+        let before = self.looks.iter().rev().find(long)?;
+        let busy = |look: &MachineCounters| Some(look.stat?.busy_ns + look.stat?.steal_ns);
+        let window = now.at_ns - before.at_ns;
+        let busy = ((busy(&now)? - busy(before)?) / window).0;
+        let own = ((now.own_ns? - before.own_ns?) / window).0;
+        let is_full = busy >= FULL * f64::from(now.cores);
+        Some(if is_full {
+            (DELAY * (busy - own)).clamp(0.0, 1.0)
+        } else {
+            0.0
         })
     }
 
