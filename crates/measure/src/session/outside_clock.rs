@@ -85,6 +85,9 @@ const CHANGE_ERROR: f64 = 0.1;
 /// other hardware thread computes for somebody else is slow, and no counter of the kernel tells.
 const MAX_TIME: Duration = Duration::from_secs(4);
 
+/// Waits of several threads excuse samples from so many tries on, by the median of all.
+const MIN_TRIES: usize = 5;
+
 /// After so long, every second request has so many times as many calls: a core that waited for a
 /// request is slow for its first milliseconds, and beside other programs so are threads that the
 /// first call wakes.
@@ -176,7 +179,8 @@ impl Session<'_> {
             Requests::new(request.calls, first),
             Requests::new(request.calls.saturating_mul(LONGER), CallTime::MAX),
         );
-        let (mut of_none, mut shortest, began) = (Vec::new(), CallTime::MAX, Instant::now());
+        let (mut of_none, mut no_waits) = (Vec::new(), Vec::new());
+        let (mut shortest, began) = (CallTime::MAX, Instant::now());
         let mut attempts = 0;
         let is_bounded = loop {
             let is_long = attempts % 2 == 1 && long.calls <= MAX_CALLS;
@@ -223,7 +227,12 @@ impl Session<'_> {
                 let least = (1.0 - delay.unwrap_or(1.0)) * a_call.wall_ns;
                 a_call.no_waits_ns = a_call.no_waits_ns.max(least);
             }
+            no_waits.push(a_call.no_waits_ns);
             shortest = shortest.shorter(a_call);
+            // In one request threads may have waited for each other.
+            let are_enough = no_waits.len() >= MIN_TRIES || began.elapsed() >= MAX_TIME;
+            let usual = median(&no_waits).filter(|_| are_enough);
+            shortest.no_waits_ns = usual.unwrap_or(f64::MAX);
             // Programs that began after the samples, and cores that are slower now, slow these calls
             // alone.
             let began_later = began.elapsed() >= LATER
@@ -442,13 +451,14 @@ impl CallTime {
         no_waits_ns: f64::MAX,
     };
 
-    /// The shorter times of two, and the most that other threads computed in either.
+    /// The shorter times of two, the most that other threads computed in either, and the other's time
+    /// without waits.
     fn shorter(self, other: CallTime) -> CallTime {
         CallTime {
             wall_ns: self.wall_ns.min(other.wall_ns),
             busiest_ns: self.busiest_ns.min(other.busiest_ns),
             on_others_ns: self.on_others_ns.max(other.on_others_ns),
-            no_waits_ns: self.no_waits_ns.min(other.no_waits_ns),
+            no_waits_ns: other.no_waits_ns,
         }
     }
 
@@ -466,13 +476,13 @@ impl CallTime {
         }
     }
 
-    /// This without the times of another. The part of other threads stays.
+    /// This without the times of another.
     fn less(self, other: CallTime) -> CallTime {
         CallTime {
             wall_ns: (self.wall_ns - other.wall_ns).max(0.0),
             busiest_ns: (self.busiest_ns - other.busiest_ns).max(0.0),
+            on_others_ns: (self.on_others_ns - other.on_others_ns).max(0.0),
             no_waits_ns: (self.no_waits_ns - other.no_waits_ns).max(0.0),
-            ..self
         }
     }
 
