@@ -206,6 +206,26 @@ fn a_first_call_is_disturbed_by_what_ran_beside_it() {
     assert!(!disturbed(&[1000.0, 1100.0], "cpu"));
 }
 
+/// The worker has one of two cores.
+#[test]
+fn others_delay_calls_where_no_core_is_free_by_no_more_than_they_have() {
+    let delay = |others: fn(f64) -> f64, times: &[f64]| {
+        let mut load = LoadLog::new(Some(Box::new(Fake {
+            now: 0.0,
+            times: times.iter().copied().collect(),
+            others,
+            rests: Rc::default(),
+        })));
+        let began = load.look();
+        load.delay_since(began.as_ref(), &hello("cpu", "abacus", &[]).device)
+    };
+    let second = &[1000.0, 2000.0];
+    assert_eq!(delay(|_| 0.0, second), Some(0.0));
+    assert_eq!(delay(|_| 0.4, second), Some(0.0), "a core is free");
+    assert_eq!(delay(|_| 0.6, second), Some(1.0));
+    assert_eq!(delay(|_| 0.6, &[1000.0, 1100.0]), None);
+}
+
 #[test]
 fn a_processors_counters_speak_of_it_alone_and_a_gpus_state_of_that() {
     let loaded = Measurement {

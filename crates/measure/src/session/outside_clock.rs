@@ -85,8 +85,11 @@ const CHANGE_ERROR: f64 = 0.1;
 /// other hardware thread computes for somebody else is slow, and no counter of the kernel tells.
 const MAX_TIME: Duration = Duration::from_secs(4);
 
+/// Samples are refused after so many tries at the least.
+const MIN_TRIES: u32 = 3;
+
 /// Waits of several threads excuse samples from so many tries on, by the median of all.
-const MIN_TRIES: usize = 5;
+const TRIES_OF_WAITS: usize = 5;
 
 /// After so long, every second request has so many times as many calls: a core that waited for a
 /// request is slow for its first milliseconds, and beside other programs so are threads that the
@@ -168,7 +171,7 @@ impl Session<'_> {
             },
         };
         // A thing that is made once, in the first call or change, is in no time.
-        if changes && self.span(worker, request, &faults)?.is_none() {
+        if changes && self.span(worker, request, &faults, false)?.is_none() {
             request.step = RepeatStep::Call;
         }
         let Some(first) = self.enough_calls(worker, &mut request, &faults)? else {
@@ -192,7 +195,7 @@ impl Session<'_> {
             request.calls = tried.calls;
             if attempts > 0 {
                 request.core = cores.next().flatten();
-                if let Some(span) = self.span(worker, request, &faults)? {
+                if let Some(span) = self.span(worker, request, &faults, attempts > 0)? {
                     tried.of_calls = tried.of_calls.shorter(span);
                 }
             }
@@ -206,7 +209,7 @@ impl Session<'_> {
             };
             let empties = if attempts == 1 { EMPTY_AT_FIRST } else { 1 };
             for _ in 0..empties {
-                of_none.extend(self.span(worker, empty, &faults)?);
+                of_none.extend(self.span(worker, empty, &faults, attempts > 1)?);
             }
             let overhead = CallTime::median(&of_none).at_most(MAX_REQUEST_NS, 1.0);
             let mut a_call = tried.of_calls.less(overhead).per_call(calls);
@@ -217,7 +220,7 @@ impl Session<'_> {
                 };
                 tried
                     .of_changes
-                    .extend(self.span(worker, changed, &faults)?);
+                    .extend(self.span(worker, changed, &faults, attempts > 1)?);
                 let change = CallTime::median(&tried.of_changes);
                 let change = change.less(overhead).per_call(calls);
                 a_call = a_call.less(change.at_most(most_change_ns, 1.0 + CHANGE_ERROR));
@@ -230,7 +233,7 @@ impl Session<'_> {
             no_waits.push(a_call.no_waits_ns);
             shortest = shortest.shorter(a_call);
             // In one request threads may have waited for each other.
-            let are_enough = no_waits.len() >= MIN_TRIES || began.elapsed() >= MAX_TIME;
+            let are_enough = no_waits.len() >= TRIES_OF_WAITS || began.elapsed() >= MAX_TIME;
             let usual = median(&no_waits).filter(|_| are_enough);
             shortest.no_waits_ns = usual.unwrap_or(f64::MAX);
             // Programs that began after the samples, and cores that are slower now, slow these calls
@@ -241,7 +244,7 @@ impl Session<'_> {
             if claim.is_possible(shortest, disturbed || began_later) {
                 break true;
             }
-            if began.elapsed() >= MAX_TIME {
+            if began.elapsed() >= MAX_TIME && attempts >= MIN_TRIES {
                 break false;
             }
         };
@@ -303,7 +306,7 @@ impl Session<'_> {
         faults: &PageFaults,
     ) -> Result<Option<CallTime>, CaseEnd> {
         loop {
-            let span = self.span(worker, *request, faults)?;
+            let span = self.span(worker, *request, faults, false)?;
             if span.is_none_or(|span| span.wall_ns >= MIN_SPAN_NS) || request.calls >= MAX_CALLS {
                 return Ok(span);
             }
@@ -313,19 +316,22 @@ impl Session<'_> {
 
     /// Times a request, without page faults that its calls made and the samples did not. A wait of
     /// the main thread does not count as a wait where other threads and children of the worker
-    /// computed: they may have had its core.
+    /// computed: they may have had its core. Where it `settles`, threads that spin for a while after
+    /// calls may end that first.
     fn span(
         &self,
         worker: &mut dyn Conversation,
         request: Repeat,
         faults: &PageFaults,
+        settles: bool,
     ) -> Result<Option<CallTime>, CaseEnd> {
         let process = worker.process();
         let waits = || {
             let worker = process.map(|process| times(&format!("/proc/{process}")).waited);
             worker.unwrap_or_default() + waits_of_harness()
         };
-        let tasks = || process.map(times_of_tasks).unwrap_or_default();
+        let tasks = || process.map(|process| times_of_tasks(process, settles));
+        let tasks = || tasks().unwrap_or_default();
         let page_faults = || process.map_or(0, page_faults);
         let (tasks_before, faults_before) = (tasks(), page_faults());
         // From before the first reading of waits to after the last: no wait is in them alone.
@@ -336,18 +342,23 @@ impl Session<'_> {
         let wall = began.elapsed();
         let cores = self.state.cores.len().max(1) as u32;
         let (mut no_waits, mut busiest, mut on_others) = (wall, Duration::ZERO, Duration::ZERO);
-        for (task, times) in tasks() {
+        let tasks_after = tasks();
+        let all_asleep = tasks_after.values().all(|times| !times.runs);
+        for (task, times) in tasks_after {
             let before = tasks_before.get(&task).copied().unwrap_or_default();
             let computed = times.computed.saturating_sub(before.computed);
+            let (longest, waited) = match task {
+                // CPU time of threads that run is counted late, and would seem to be theirs.
+                ENDED if !all_asleep => continue,
+                // They may have computed at the same time, and waited all the time.
+                ENDED if computed > Duration::ZERO => (computed / cores, wall),
+                // It does not work for calls alone.
+                _ if times.runs => (computed, Duration::ZERO),
+                _ => (computed, times.waited.saturating_sub(before.waited)),
+            };
             if Some(task) != process {
                 on_others += computed;
             }
-            let waited = times.waited.saturating_sub(before.waited);
-            let (longest, waited) = match task {
-                // They may have computed at the same time, and waited all the time.
-                ENDED if computed > Duration::ZERO => (computed / cores, wall),
-                _ => (computed, waited),
-            };
             busiest = busiest.max(longest);
             no_waits = no_waits.saturating_sub(waited);
         }
@@ -574,6 +585,8 @@ struct ThreadTimes {
     computed: Duration,
     /// It was ready and had no core.
     waited: Duration,
+    /// It is ready or has a core.
+    runs: bool,
 }
 
 /// The times of the thread of this folder, or of the main thread of a process.
@@ -584,6 +597,7 @@ fn times(folder: &str) -> ThreadTimes {
     ThreadTimes {
         computed: figure(),
         waited: figure(),
+        runs: false,
     }
 }
 
@@ -593,29 +607,47 @@ const SETTLING: Duration = Duration::from_millis(100);
 /// The id of all threads and processes that have ended, of which CPU time alone is known.
 const ENDED: u32 = 0;
 
-/// Times of the threads of a worker and of its children, by their ids.
-fn times_of_tasks(process: u32) -> BTreeMap<u32, ThreadTimes> {
+/// Times of the threads of a worker and of its children, by their ids. Waits for a while until the
+/// worker's main thread sleeps, or all do.
+fn times_of_tasks(process: u32, all: bool) -> BTreeMap<u32, ThreadTimes> {
     // The kernel counts a thread's time up to the last tick while it runs, and exactly once it waits.
     let began = Instant::now();
-    while !is_asleep(process) && began.elapsed() < SETTLING {
+    let runs = |task: u32| !is_asleep(task);
+    while (runs(process) || all && threads(process).into_iter().any(runs))
+        && began.elapsed() < SETTLING
+    {
         thread::sleep(Duration::from_micros(50));
     }
     let mut tasks = BTreeMap::new();
-    let mut all = Duration::from_millis(10 * ticks(process, 2..4));
-    for process in iter::once(process).chain(tree(process)) {
-        let folder = format!("/proc/{process}/task");
-        let threads = fs::read_dir(&folder).into_iter().flatten().flatten();
-        let ids = threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok());
-        tasks.extend(ids.map(|id: u32| (id, times(&format!("{folder}/{id}")))));
-        all += cpu_of(process);
+    for task in threads(process) {
+        let runs = runs(task);
+        tasks.insert(
+            task,
+            ThreadTimes {
+                runs,
+                ..times(&format!("/proc/{task}"))
+            },
+        );
     }
-    let living = tasks.values().map(|times| times.computed).sum();
+    let living: Duration = tasks.values().map(|times| times.computed).sum();
+    let processes = iter::once(process).chain(tree(process)).map(cpu_of);
+    let of_all = processes.sum::<Duration>() + Duration::from_millis(10 * ticks(process, 2..4));
     let ended = ThreadTimes {
-        computed: all.saturating_sub(living),
-        waited: Duration::ZERO,
+        computed: of_all.saturating_sub(living),
+        ..ThreadTimes::default()
     };
     tasks.insert(ENDED, ended);
     tasks
+}
+
+/// The threads of a worker and of its children.
+fn threads(process: u32) -> Vec<u32> {
+    let processes = iter::once(process).chain(tree(process));
+    let folders =
+        processes.filter_map(|process| fs::read_dir(format!("/proc/{process}/task")).ok());
+    let threads = folders.flatten().flatten();
+    let ids = threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok());
+    ids.collect()
 }
 
 /// Time that the threads through which a reply goes were ready and had no core.
