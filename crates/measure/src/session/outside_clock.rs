@@ -44,8 +44,8 @@ const MIN_SPAN_NS: f64 = 4e6;
 
 const MAX_CALLS: u32 = 16_384;
 
-/// Requests of no calls at first: other programs may delay one.
-const EMPTY_AT_FIRST: usize = 3;
+/// Requests without calls at first: other programs may delay one.
+const AT_FIRST: u32 = 3;
 
 /// A request of no calls takes no longer: what is above it counts as time of calls.
 const MAX_REQUEST_NS: f64 = 1e6;
@@ -207,20 +207,22 @@ impl Session<'_> {
                 calls: 0,
                 ..request
             };
-            let empties = if attempts == 1 { EMPTY_AT_FIRST } else { 1 };
-            for _ in 0..empties {
+            let changed = Repeat {
+                step: RepeatStep::Change,
+                ..request
+            };
+            let changes = request.step == RepeatStep::ChangeAndCall;
+            let requests = if attempts == 1 { AT_FIRST } else { 1 };
+            for _ in 0..requests {
                 of_none.extend(self.span(worker, empty, &faults, attempts > 1)?);
+                if changes {
+                    let change = self.span(worker, changed, &faults, attempts > 1)?;
+                    tried.of_changes.extend(change);
+                }
             }
             let overhead = CallTime::median(&of_none).at_most(MAX_REQUEST_NS, 1.0);
             let mut a_call = tried.of_calls.less(overhead).per_call(calls);
-            if request.step == RepeatStep::ChangeAndCall {
-                let changed = Repeat {
-                    step: RepeatStep::Change,
-                    ..request
-                };
-                tried
-                    .of_changes
-                    .extend(self.span(worker, changed, &faults, attempts > 1)?);
+            if changes {
                 let change = CallTime::median(&tried.of_changes);
                 let change = change.less(overhead).per_call(calls);
                 a_call = a_call.less(change.at_most(most_change_ns, 1.0 + CHANGE_ERROR));
