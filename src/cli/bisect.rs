@@ -177,7 +177,7 @@ fn line(
         None => tried.largest(),
     };
     let result = case_reading.and_then(|case: &CaseReading| {
-        let word = case.word()?.text();
+        let word = case.word()?.name();
         Some(format!("{}, {word}", reading(case)?))
     });
     let result = result.unwrap_or_else(|| {

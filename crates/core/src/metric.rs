@@ -12,43 +12,34 @@ use regatta_worker::protocol::Measured;
 use regatta_worker::units::{Bytes, Nanoseconds, Share, numbers};
 use regatta_worker::words;
 
-/// A quantity that is compared. [`Metric::ALL`] is the only list of them: run file, judge, tables
-/// and schema go through it, in the order in which tables show them.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Metric {
-    /// Device time of a call: the median of an invocation's samples.
-    #[default]
-    Device,
-    /// The 9th of 10 of these samples, the largest of 5 to 9: the time of a call at its slowest.
-    DeviceP90,
-    /// Host time to issue the call.
-    Host,
-    /// Time of the reference operation that host time is divided by: a load that slows every
-    /// operation of a framework slows it as well.
-    HostReference,
-    /// Time of the first call of a process, with all one-time work.
-    FirstCall,
-    /// Most memory in use: of a GPU, or of a worker's process on a CPU.
-    PeakMemory,
-    /// CPU time of a call, of all threads, of a worker that runs on the CPU.
-    CpuTime,
-}
-
-words!(
-    Metric,
+words! {
     "metric",
-    Device = "device",
-    DeviceP90 = "device_p90",
-    Host = "host",
-    HostReference = "host_reference",
-    FirstCall = "first_call",
-    PeakMemory = "peak_memory",
-    CpuTime = "cpu_time"
-);
+    /// A quantity that is compared. [`Metric::ALL`] is the only list of them: run file, judge, tables
+    /// and schema go through it, in the order in which tables show them.
+    #[derive(
+        Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    )]
+    #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "snake_case")]
+    pub enum Metric {
+        /// Device time of a call: the median of an invocation's samples.
+        #[default]
+        Device = "device",
+        /// The 9th of 10 of these samples, the largest of 5 to 9: the time of a call at its slowest.
+        DeviceP90 = "device_p90",
+        /// Host time to issue the call.
+        Host = "host",
+        /// Time of the reference operation that host time is divided by: a load that slows every
+        /// operation of a framework slows it as well.
+        HostReference = "host_reference",
+        /// Time of the first call of a process, with all one-time work.
+        FirstCall = "first_call",
+        /// Most memory in use: of a GPU, or of a worker's process on a CPU.
+        PeakMemory = "peak_memory",
+        /// CPU time of a call, of all threads, of a worker that runs on the CPU.
+        CpuTime = "cpu_time",
+    }
+}
 
 /// The properties of a metric.
 struct MetricInfo {

@@ -102,25 +102,18 @@ pub enum Argument {
     Figure(NumberType, Expression),
 }
 
-/// Types that C has for a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NumberType {
-    Int,
-    Unsigned,
-    Long,
-    Float,
-    Double,
-}
-
-words!(
-    NumberType,
+words! {
     "type",
-    Int = "int",
-    Unsigned = "unsigned",
-    Long = "long",
-    Float = "float",
-    Double = "double"
-);
+    /// Types that C has for a number.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum NumberType {
+        Int = "int",
+        Unsigned = "unsigned",
+        Long = "long",
+        Float = "float",
+        Double = "double",
+    }
+}
 
 /// The whole problem.
 const PROBLEM: &str = "problem";

@@ -71,48 +71,35 @@ pub enum Given {
     Double(f64),
 }
 
-/// Memory of a case that kernels are given the address of, in the order of `problem.cuh`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pointer {
-    /// `q`, in the problem's layout, as all tensors are.
-    Q,
-    /// `k`
-    K,
-    /// `v`
-    V,
-    /// The result of the forward pass.
-    Out,
-    /// The gradient of `out`.
-    Dout,
-    /// The gradient of `q`.
-    Dq,
-    /// The gradient of `k`.
-    Dk,
-    /// The gradient of `v`.
-    Dv,
-    /// A float32 for each query of each head, `[batch, heads, seq_q]`.
-    Lse,
-    /// A float32 for each query of each head, for a backward pass alone.
-    Delta,
-    /// Memory of the size that the plan says.
-    Workspace,
-}
-
-words!(
-    Pointer,
+words! {
     "tensor",
-    Q = "q",
-    K = "k",
-    V = "v",
-    Out = "out",
-    Dout = "dout",
-    Dq = "dq",
-    Dk = "dk",
-    Dv = "dv",
-    Lse = "lse",
-    Delta = "delta",
-    Workspace = "workspace"
-);
+    /// Memory of a case that kernels are given the address of, in the order of `problem.cuh`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Pointer {
+        /// `q`, in the problem's layout, as all tensors are.
+        Q = "q",
+        /// `k`
+        K = "k",
+        /// `v`
+        V = "v",
+        /// The result of the forward pass.
+        Out = "out",
+        /// The gradient of `out`.
+        Dout = "dout",
+        /// The gradient of `q`.
+        Dq = "dq",
+        /// The gradient of `k`.
+        Dk = "dk",
+        /// The gradient of `v`.
+        Dv = "dv",
+        /// A float32 for each query of each head, `[batch, heads, seq_q]`.
+        Lse = "lse",
+        /// A float32 for each query of each head, for a backward pass alone.
+        Delta = "delta",
+        /// Memory of the size that the plan says.
+        Workspace = "workspace",
+    }
+}
 
 use Pointer::{Delta, Dk, Dout, Dq, Dv, K, Lse, Out, Q, V, Workspace};
 

@@ -22,6 +22,7 @@ use regatta_worker::attention::CaseId;
 use regatta_worker::units::{
     ARROW, Nanoseconds, Rate, Ratio, RatioInterval, Share, from_to, is_zero,
 };
+use regatta_worker::words;
 
 /// The whole answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -109,7 +110,7 @@ pub struct SideSummary {
 }
 
 /// One case.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Row {
     /// Which.
@@ -151,14 +152,7 @@ impl Row {
             word,
             reason: Some(reason),
             allowed,
-            fault: Fault::Unknown,
-            head: None,
-            base: None,
-            metrics: Vec::new(),
-            findings: Vec::new(),
-            structure: None,
-            uncounted: Vec::new(),
-            tuner: None,
+            ..Row::default()
         }
     }
 
@@ -449,29 +443,35 @@ impl Verdict {
     }
 }
 
-/// The verdict on a case, a metric or an expectation, the gravest last. Each
-/// word has one meaning and one exit code; everything else is a reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum Word {
-    /// Shown within the threshold; shown to be met; a structure that did not get worse.
-    Same,
-    /// Shown beyond the threshold, on the good side.
-    Improved,
-    /// Only the head has it, so nothing is there to compare it with.
-    New,
-    /// Not supported or installed, as the suite allows, or not on either side.
-    Skipped,
-    /// Neither is shown after all that could be measured. Keeps a run from passing where it may
-    /// be worse.
-    Inconclusive,
-    /// Planned or in the base, and without a value.
-    Missing,
-    /// Shown beyond the threshold, or more slow starts; violated; structure for the worse.
-    Regressed,
-    /// A wrong result, a crash, a hang.
-    Error,
+words! {
+    "word",
+    /// The verdict on a case, a metric or an expectation, the gravest last. Each
+    /// word has one meaning and one exit code; everything else is a reason.
+    #[derive(
+        Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+    )]
+    #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "lowercase")]
+    pub enum Word {
+        /// Shown within the threshold; shown to be met; a structure that did not get worse.
+        Same = "same",
+        /// Shown beyond the threshold, on the good side.
+        Improved = "improved",
+        /// Only the head has it, so nothing is there to compare it with.
+        New = "new",
+        /// Not supported or installed, as the suite allows, or not on either side.
+        Skipped = "skipped",
+        /// Neither is shown after all that could be measured. Keeps a run from passing where it may
+        /// be worse.
+        Inconclusive = "inconclusive",
+        /// Planned or in the base, and without a value.
+        #[default]
+        Missing = "missing",
+        /// Shown beyond the threshold, or more slow starts; violated; structure for the worse.
+        Regressed = "regressed",
+        /// A wrong result, a crash, a hang.
+        Error = "error",
+    }
 }
 
 /// The count of each word, in order.
@@ -484,26 +484,12 @@ pub fn tally(words: impl IntoIterator<Item = Word>) -> BTreeMap<Word, usize> {
 }
 
 impl Word {
-    /// The word as it is printed.
-    pub fn text(self) -> &'static str {
-        match self {
-            Word::Same => "same",
-            Word::Improved => "improved",
-            Word::New => "new",
-            Word::Skipped => "skipped",
-            Word::Inconclusive => "inconclusive",
-            Word::Missing => "missing",
-            Word::Regressed => "regressed",
-            Word::Error => "error",
-        }
-    }
-
     /// The same of an expectation.
     pub fn of_demand(self) -> &'static str {
         match self {
             Word::Same => "met",
             Word::Regressed => "violated",
-            word => word.text(),
+            word => word.name(),
         }
     }
 }

@@ -174,7 +174,7 @@ pub fn with_pairs(mut judgement: Judgement, pairs: Judgement, options: &Options)
             let before = row.reason.take().unwrap_or_default();
             row.reason = Some(format!(
                 "{before}; in pairs {}: {why}",
-                of_pairs.word.text()
+                of_pairs.word.name()
             ));
             continue;
         }

@@ -162,9 +162,9 @@ stored 100 - ; 300+5 - => inconclusive inconclusive? | worst inconclusive case
             let rows = judgement.rows.iter().filter(|row| *row.case.0 == *id);
             words.extend(rows.map(|row| {
                 if row.may_be_worse() {
-                    format!("{}?", row.word.text())
+                    format!("{}?", row.word.name())
                 } else {
-                    row.word.text().to_owned()
+                    row.word.name().to_owned()
                 }
             }));
         }
@@ -460,7 +460,7 @@ fn causes_come_with_the_rows_and_versions_with_their_worker() {
     versions.insert("rust".to_owned(), "2".to_owned());
     let judgement = against(&head, &base);
     let findings = row(&judgement, A).findings.iter();
-    let causes: Vec<&str> = findings.map(|finding| finding.cause.as_str()).collect();
+    let causes: Vec<&str> = findings.map(|finding| finding.cause.name()).collect();
     assert_eq!(causes, ["less-parallel", "toolchain"]);
     assert!(row(&judgement, other).findings.is_empty());
 }
@@ -711,7 +711,7 @@ fn structure_alone_has_its_causes() {
     let causes = |head: &str| {
         let judgement = against(&untimed(head), &untimed("flash@157"));
         let findings = row(&judgement, A).findings.iter();
-        let causes: Vec<&str> = findings.map(|one| one.cause.as_str()).collect();
+        let causes: Vec<&str> = findings.map(|one| one.cause.name()).collect();
         (judgement.verdict.outcome, causes.join(" "))
     };
     use VerdictOutcome::{Failed, Passed};

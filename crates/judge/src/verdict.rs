@@ -79,7 +79,7 @@ fn shown(judgement: &Judgement) -> String {
     let summary = words.map(|(word, number)| {
         let name = match (word, compared) {
             (Word::New, false) => "measured",
-            (word, _) => word.text(),
+            (word, _) => word.name(),
         };
         match highest.filter(|_| word == Word::Inconclusive) {
             Some((most, Metric::Device)) => format!("{number} {name} (at most +{most})"),
@@ -267,7 +267,7 @@ fn nothing(judgement: &Judgement) -> Option<String> {
 fn first_refusal(judgement: &Judgement) -> String {
     let mut refused = judgement.rows.iter().filter_map(|row| {
         let reason = row.reason.as_ref()?;
-        Some(format!(": {} is {}: {reason}", row.case, row.word.text()))
+        Some(format!(": {} is {}: {reason}", row.case, row.word.name()))
     });
     refused.next().unwrap_or_default()
 }

@@ -147,7 +147,7 @@ type Column<T> = (&'static str, fn(&T) -> String);
 /// Columns of texts of `cases.csv`, before and after those of figures.
 const TEXTS: [&[Column<Row>]; 2] = [
     &[
-        ("word", |row| row.word.text().to_owned()),
+        ("word", |row| row.word.name().to_owned()),
         ("allowed", |row| row.allowed.to_string()),
         ("reason", |row| joined(row.reason.iter())),
     ],
@@ -161,7 +161,7 @@ const TEXTS: [&[Column<Row>]; 2] = [
 /// Columns of each metric, after its key: its value on both sides, in nanoseconds or bytes, and
 /// the change, whose interval is of 90 %.
 const OF_METRIC: [Column<MetricRow>; 9] = [
-    ("word", |metric| metric.word.text().to_owned()),
+    ("word", |metric| metric.word.name().to_owned()),
     ("base", |metric| cell(Some(metric.base))),
     ("head", |metric| cell(Some(metric.head))),
     ("ratio", |metric| cell(Some(metric.change.ratio.0))),

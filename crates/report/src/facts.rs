@@ -228,7 +228,7 @@ pub(crate) fn changes(row: &Row) -> Vec<String> {
     let metrics = row.metrics.iter();
     let metrics =
         metrics.filter(|metric| metric.metric != Metric::Device && metric.word != Word::Same);
-    let metrics = metrics.map(|metric| format!("{}: {}", metric.word.text(), metric.changed()));
+    let metrics = metrics.map(|metric| format!("{}: {}", metric.word.name(), metric.changed()));
     let changes = row.structure.iter().flatten().map(ToString::to_string);
     let uncounted = Uncounted::sentence(&row.uncounted);
     uncounted

@@ -101,7 +101,7 @@ fn bounded(mut all: Vec<Annotation>, before: usize) -> Vec<Annotation> {
 fn case(level: &'static str, row: &Row) -> Annotation {
     Annotation {
         level,
-        title: format!("{}: {}", row.word.text(), row.case),
+        title: format!("{}: {}", row.word.name(), row.case),
         message: explanation(row).join("; "),
     }
 }

@@ -207,7 +207,7 @@ fn named(row: &Row) -> Vec<String> {
         .regressed()
         .map(|metric| metric.metric.text().to_owned());
     let changes = row.structure.iter().flatten();
-    let kinds = changes.map(|change| change.kind.text().to_owned());
+    let kinds = changes.map(|change| change.kind.to_string());
     causes.chain(metrics).chain(kinds).collect()
 }
 
@@ -410,7 +410,7 @@ fn every_alone(rows: &[Row], lists: Lists) -> Vec<Block> {
     let lists = Lists { most, ..lists };
     let cells = |row: &Row| {
         let Some(timing) = &row.head else {
-            return vec![row.word.text().to_owned()];
+            return vec![row.word.name().to_owned()];
         };
         let spread = (timing.max_ns - timing.min_ns).share_of(timing.median_ns);
         let several = timing.invocations_ns.len() > 1;
@@ -446,7 +446,7 @@ pub(crate) fn verdicts<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Table {
             time(&row.head),
             row.change()
                 .map_or_else(String::new, |change| short(change.ratio)),
-            row.word.text().to_owned(),
+            row.word.name().to_owned(),
         ]
     })
 }

@@ -111,7 +111,7 @@ fn verdict(verdict: &Verdict) -> Test {
 
 fn case(row: &Row) -> Test {
     let reason = row.reason.clone().unwrap_or_default();
-    let text = row.word.text();
+    let text = row.word.name();
     let problem = match row.word {
         Word::Regressed => {
             let of_metric = row.regressed().next().and_then(|_| evidence(row));
@@ -160,8 +160,8 @@ fn expectation(result: &ExpectationResult) -> Test {
         }
         Word::Missing => Some(("error", "missing", text.clone(), text)),
         Word::Inconclusive | Word::Skipped => {
-            let message = format!("{}: {text}", result.word.text());
-            Some(("skipped", result.word.text(), message, String::new()))
+            let message = format!("{}: {text}", result.word.name());
+            Some(("skipped", result.word.name(), message, String::new()))
         }
         _ => None,
     };

@@ -741,16 +741,17 @@ impl Device {
     }
 }
 
-/// A kind of device that a worker may run on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DeviceKind {
-    /// The processor: calls are timed by the host's clock.
-    Cpu,
-    /// A GPU of NVIDIA's.
-    Cuda,
+words! {
+    "kind of device",
+    /// A kind of device that a worker may run on.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum DeviceKind {
+        /// The processor: calls are timed by the host's clock.
+        Cpu = "cpu",
+        /// A GPU of NVIDIA's.
+        Cuda = "cuda",
+    }
 }
-
-words!(DeviceKind, "kind of device", Cpu = "cpu", Cuda = "cuda");
 
 impl DeviceKind {
     /// All words there are, for a message.
@@ -759,18 +760,19 @@ impl DeviceKind {
     }
 }
 
-/// State of the last-level cache before a sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum Cache {
-    /// Flushed.
-    Cold,
-    /// As the call before left it.
-    Hot,
+words! {
+    "state of the cache",
+    /// State of the last-level cache before a sample.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "lowercase")]
+    pub enum Cache {
+        /// Flushed.
+        Cold = "cold",
+        /// As the call before left it.
+        Hot = "hot",
+    }
 }
-
-words!(Cache, "state of the cache", Cold = "cold", Hot = "hot");
 
 /// The distance of a result tensor from the float64 reference.
 ///

@@ -149,11 +149,11 @@ impl TryFrom<String> for Ignored {
 
     fn try_from(text: String) -> Result<Ignored, String> {
         let word = text.split(':').next().unwrap_or_default();
-        if text.parse::<Metric>().is_ok() || Kind::parse(word).is_some() {
+        if text.parse::<Metric>().is_ok() || word.parse::<Kind>().is_ok() {
             return Ok(Ignored(text));
         }
         let metrics = Metric::ALL.into_iter().map(Metric::name);
-        let kinds = Kind::ALL.iter().map(|kind| kind.text());
+        let kinds = Kind::ALL.into_iter().map(Kind::name);
         let hint = name_hint(word, metrics.chain(kinds));
         Err(format!("no such metric or kind of change; {hint}"))
     }
@@ -169,8 +169,8 @@ impl Ignored {
     /// True where it is a change of this kind, of the thing of this name.
     fn covers(&self, kind: Kind, name: &str) -> bool {
         match self.0.split_once(':') {
-            Some((word, pattern)) => word == kind.text() && matches_name(pattern, name),
-            None => self.0 == kind.text(),
+            Some((word, pattern)) => word == kind.name() && matches_name(pattern, name),
+            None => self.0 == kind.name(),
         }
     }
 }
@@ -183,8 +183,7 @@ impl schemars::JsonSchema for Ignored {
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         let metrics = Metric::ALL.map(Metric::name).join("|");
-        let kinds: Vec<&str> = Kind::ALL.iter().map(|kind| kind.text()).collect();
-        let kinds = kinds.join("|");
+        let kinds = Kind::ALL.map(Kind::name).join("|");
         schemars::json_schema!({
             "description": "A metric, or a kind of change of structure, also of what a pattern names.",
             "type": "string",

@@ -6,89 +6,68 @@ use serde::{Deserialize, Serialize};
 use super::rules::{Metric, Origin, Selector};
 use crate::machine::MODULE_LOADS;
 use regatta_worker::attention::Case;
+use regatta_worker::words;
 
-/// The kinds of structural change, gravest first: each with its word, which suites and scripts name,
-/// and what it does to the verdict where a suite does not ignore it.
-macro_rules! kinds {
-    ($($(#[$doc:meta])* $kind:ident $word:literal $action:ident,)*) => {
-        /// A kind of structural change.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-        #[serde(rename_all = "kebab-case")]
-        pub enum Kind {
-            $($(#[$doc])* $kind,)*
-        }
-
-        impl Kind {
-            /// Every kind, gravest first.
-            pub const ALL: &[Kind] = &[$(Kind::$kind,)*];
-
-            /// The word for it.
-            pub fn text(self) -> &'static str {
-                match self {
-                    $(Kind::$kind => $word,)*
-                }
-            }
-
-            /// The effect on the verdict unless a suite ignores it. An exact change that can
-            /// only cost time fails. Another kernel, another tile or one launch more is as often
-            /// an improvement, and threads that did work depend on the scheduler: those warn.
-            pub fn default_action(self) -> Action {
-                match self {
-                    $(Kind::$kind => Action::$action,)*
-                }
-            }
-        }
-    };
-}
-
-kinds! {
-    /// A launch leaves multiprocessors idle that were busy before.
-    Fill "fill" Fail,
-    /// Other independent pieces of work than before, where a worker counts them.
-    Tasks "tasks" Fail,
-    /// Whole tensors are copied more often.
-    Copies "copies" Fail,
-    /// More local memory a thread.
-    Spills "spills" Fail,
-    /// Something counted in steady state happens more often.
-    Counts "counts" Fail,
-    /// The call waits for the device more often.
-    Synchronisation "synchronisation" Fail,
-    /// Memory is taken from the driver, or given back to it, more often.
-    DriverMemory "driver-memory" Fail,
-    /// A kernel executes more instructions, beyond what countings of one side differ by.
-    Instructions "instructions" Fail,
-    /// Another kernel does the work.
-    KernelReplaced "kernel-replaced" Warn,
-    /// Another grid.
-    Grid "grid" Warn,
-    /// Another block.
-    Block "block" Warn,
-    /// Another number of launches.
-    Launches "launches" Warn,
-    /// Other registers a thread.
-    Registers "registers" Warn,
-    /// Other shared memory a block.
-    SharedMemory "shared-memory" Warn,
-    /// Other blocks resident on a multiprocessor.
-    Occupancy "occupancy" Warn,
-    /// Another number of threads did work.
-    Threads "threads" Warn,
-    /// More memory is set aside.
-    Memory "memory" Warn,
-    /// The same request became another parameter.
-    Parameters "parameters" Warn,
-    /// Operators of the framework that a call runs another number of times.
-    Operators "operators" Warn,
-    /// Python functions of the library that a call enters another number of times.
-    Functions "functions" Warn,
+words! {
+    "kind of change",
+    /// A kind of structural change, gravest first, with its word, which suites and scripts name.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Kind {
+        /// A launch leaves multiprocessors idle that were busy before.
+        Fill = "fill",
+        /// Other independent pieces of work than before, where a worker counts them.
+        Tasks = "tasks",
+        /// Whole tensors are copied more often.
+        Copies = "copies",
+        /// More local memory a thread.
+        Spills = "spills",
+        /// Something counted in steady state happens more often.
+        Counts = "counts",
+        /// The call waits for the device more often.
+        Synchronisation = "synchronisation",
+        /// Memory is taken from the driver, or given back to it, more often.
+        DriverMemory = "driver-memory",
+        /// A kernel executes more instructions, beyond what countings of one side differ by.
+        Instructions = "instructions",
+        /// Another kernel does the work.
+        KernelReplaced = "kernel-replaced",
+        /// Another grid.
+        Grid = "grid",
+        /// Another block.
+        Block = "block",
+        /// Another number of launches.
+        Launches = "launches",
+        /// Other registers a thread.
+        Registers = "registers",
+        /// Other shared memory a block.
+        SharedMemory = "shared-memory",
+        /// Other blocks resident on a multiprocessor.
+        Occupancy = "occupancy",
+        /// Another number of threads did work.
+        Threads = "threads",
+        /// More memory is set aside.
+        Memory = "memory",
+        /// The same request became another parameter.
+        Parameters = "parameters",
+        /// Operators of the framework that a call runs another number of times.
+        Operators = "operators",
+        /// Python functions of the library that a call enters another number of times.
+        Functions = "functions",
+    }
 }
 
 impl Kind {
-    /// The kind of this word.
-    pub fn parse(word: &str) -> Option<Kind> {
-        Kind::ALL.iter().copied().find(|kind| kind.text() == word)
+    /// The effect on the verdict unless a suite ignores it. An exact change that can
+    /// only cost time fails. Another kernel, another tile or one launch more is as often
+    /// an improvement, and threads that did work depend on the scheduler: those warn.
+    pub fn default_action(self) -> Action {
+        if self <= Kind::Instructions {
+            Action::Fail
+        } else {
+            Action::Warn
+        }
     }
 
     /// True for what follows from the configuration that a tuner chose for a kernel.

@@ -125,15 +125,18 @@ fn key(source: &KernelSource, arch: Arch, compiler: Compiler, toolkit: &Toolkit)
     CacheKey::new(&label, own.into_iter().chain(headers).chain(asked))
 }
 
-/// The compiler. Their code differs in a few instructions: numbers of one are never held
-/// against the other's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Compiler {
-    /// The run-time compiler, a library; needs no host compiler.
-    #[default]
-    Nvrtc,
-    /// The compiler driver, a program; needs a host compiler.
-    Nvcc,
+words! {
+    "compiler",
+    /// The compiler. Their code differs in a few instructions: numbers of one are never held
+    /// against the other's.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub enum Compiler {
+        /// The run-time compiler, a library; needs no host compiler.
+        #[default]
+        Nvrtc = "nvrtc",
+        /// The compiler driver, a program; needs a host compiler.
+        Nvcc = "nvcc",
+    }
 }
 
 /// Code for a device, and what the compiler said of it.
@@ -197,8 +200,6 @@ pub enum BuildError {
     #[error("the compiler's temporary folder cannot be used: {0}")]
     Temporary(#[from] io::Error),
 }
-
-words!(Compiler, "compiler", Nvrtc = "nvrtc", Nvcc = "nvcc");
 
 /// The resources of one entry point.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -88,7 +88,7 @@ loaded 990 100 => regressed
         let (expected, reason) = expected.split_once(" | ").unwrap_or((expected, ""));
         let worse = if result.may_be_worse { "?" } else { "" };
         let why = result.reason.clone().unwrap_or_default();
-        let word = format!("{}{worse}", result.word.text());
+        let word = format!("{}{worse}", result.word.name());
         assert_eq!(word, expected, "{line}: {why}");
         assert!(why.contains(reason), "{line}: {why}");
     }

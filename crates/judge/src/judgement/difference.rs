@@ -320,7 +320,7 @@ impl Difference {
                 format!("{} {count}{space}{each}", count_words(name))
             }
             Difference::Runs { kind, name, count } => {
-                format!("{} {} of {name}", kind.text(), became(count))
+                format!("{kind} {} of {name}", became(count))
             }
             Difference::Memory { name, size } => {
                 let name = name.strip_suffix(BYTES).unwrap_or(name).replace('_', " ");

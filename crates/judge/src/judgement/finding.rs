@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Difference;
 use regatta_worker::units::Share;
+use regatta_worker::words;
 
 /// A named cause with its evidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -106,98 +107,84 @@ fn sentence(facts: &[Fact]) -> String {
     text
 }
 
-/// Declares the causes, each with the name that it has in every format.
-macro_rules! causes {
-    ($($(#[$doc:meta])* $cause:ident = $name:literal,)*) => {
-        /// Why something takes longer, in a run or in a trace.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-        #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-        pub enum Cause {
-            $($(#[$doc])* #[serde(rename = $name)] $cause,)*
-        }
-
-        impl Cause {
- /// The name, the same in every format.
-            pub fn as_str(self) -> &'static str {
-                match self {
-                    $(Cause::$cause => $name,)*
-                }
-            }
-        }
-    };
-}
-
-causes! {
-    /// Less of the device does the work than did.
-    LessParallel = "less-parallel",
-    /// A kernel that dominates has fewer blocks than the device has multiprocessors.
-    FewBlocks = "few-blocks",
-    /// The same request became another parameter.
-    ParameterChanged = "parameter-changed",
-    /// Another kernel does the work.
-    KernelReplaced = "kernel-replaced",
-    /// The same kernel was compiled into something else, or code is compiled again and again.
-    Recompiled = "recompiled",
-    /// The same kernel keeps more in local memory.
-    Spills = "spills",
-    /// The same kernel executes more instructions.
-    MoreInstructions = "more-instructions",
-    /// A kernel that is launched as before takes longer.
-    SameLaunch = "same-launch",
-    /// More kernels that compute are launched.
-    LaunchesAdded = "launches-added",
-    /// Data is moved that was not moved before.
-    CopiesAdded = "copies-added",
-    /// Copies ran beside kernels, or kernels of two streams at once, and do so no longer.
-    LostOverlap = "lost-overlap",
-    /// Copies do not run beside kernels.
-    NoOverlap = "no-overlap",
-    /// Code is loaded in every call, not only in the first.
-    ModulesLoaded = "modules-loaded",
-    /// Functions run more often that a steady call should not enter.
-    EventsAdded = "events-added",
-    /// A tuner chose another configuration.
-    TunerChose = "tuner-chose",
-    /// An autotuner tunes again.
-    Retuned = "retuned",
-    /// A program asks more of CUDA than it did.
-    CallsAdded = "calls-added",
-    /// A call takes memory from the driver, or gives it back.
-    DriverMemory = "driver-memory",
-    /// A call waits for the device by itself.
-    Synchronisation = "synchronisation",
-    /// More memory is set aside for a call.
-    Workspace = "workspace",
-    /// The host cannot issue work as fast as the device does it.
-    HostBound = "host-bound",
-    /// The device does nothing between operations, and it is not the host's fault.
-    Gaps = "gaps",
-    /// The device's clock was lower.
-    LowerClock = "lower-clock",
-    /// The device's clock was higher.
-    HigherClock = "higher-clock",
-    /// The device held its clocks back.
-    Throttled = "throttled",
-    /// Other processes computed on the device.
-    SharedDevice = "shared-device",
-    /// The same instructions take another time.
-    Environment = "environment",
-    /// Another library or compiler.
-    Toolchain = "toolchain",
-    /// More threads compute than there are cores.
-    Oversubscribed = "oversubscribed",
-    /// The threads of a call wait for cores.
-    WaitingForCores = "waiting-for-cores",
-    /// A call sleeps, or waits for a lock, a file or another process.
-    Blocked = "blocked",
-    /// A call computes with denormal numbers.
-    Denormals = "denormals",
-    /// A call computes in a wider type than its inputs.
-    WiderType = "wider-type",
-    /// A call keeps memory.
-    MemoryGrowth = "memory-growth",
-    /// The system gives a call more pages of memory that it had given back.
-    PageFaults = "page-faults",
+words! {
+    "cause",
+    /// Why something takes longer, in a run or in a trace.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Cause {
+        /// Less of the device does the work than did.
+        LessParallel = "less-parallel",
+        /// A kernel that dominates has fewer blocks than the device has multiprocessors.
+        FewBlocks = "few-blocks",
+        /// The same request became another parameter.
+        ParameterChanged = "parameter-changed",
+        /// Another kernel does the work.
+        KernelReplaced = "kernel-replaced",
+        /// The same kernel was compiled into something else, or code is compiled again and again.
+        Recompiled = "recompiled",
+        /// The same kernel keeps more in local memory.
+        Spills = "spills",
+        /// The same kernel executes more instructions.
+        MoreInstructions = "more-instructions",
+        /// A kernel that is launched as before takes longer.
+        SameLaunch = "same-launch",
+        /// More kernels that compute are launched.
+        LaunchesAdded = "launches-added",
+        /// Data is moved that was not moved before.
+        CopiesAdded = "copies-added",
+        /// Copies ran beside kernels, or kernels of two streams at once, and do so no longer.
+        LostOverlap = "lost-overlap",
+        /// Copies do not run beside kernels.
+        NoOverlap = "no-overlap",
+        /// Code is loaded in every call, not only in the first.
+        ModulesLoaded = "modules-loaded",
+        /// Functions run more often that a steady call should not enter.
+        EventsAdded = "events-added",
+        /// A tuner chose another configuration.
+        TunerChose = "tuner-chose",
+        /// An autotuner tunes again.
+        Retuned = "retuned",
+        /// A program asks more of CUDA than it did.
+        CallsAdded = "calls-added",
+        /// A call takes memory from the driver, or gives it back.
+        DriverMemory = "driver-memory",
+        /// A call waits for the device by itself.
+        Synchronisation = "synchronisation",
+        /// More memory is set aside for a call.
+        Workspace = "workspace",
+        /// The host cannot issue work as fast as the device does it.
+        HostBound = "host-bound",
+        /// The device does nothing between operations, and it is not the host's fault.
+        Gaps = "gaps",
+        /// The device's clock was lower.
+        LowerClock = "lower-clock",
+        /// The device's clock was higher.
+        HigherClock = "higher-clock",
+        /// The device held its clocks back.
+        Throttled = "throttled",
+        /// Other processes computed on the device.
+        SharedDevice = "shared-device",
+        /// The same instructions take another time.
+        Environment = "environment",
+        /// Another library or compiler.
+        Toolchain = "toolchain",
+        /// More threads compute than there are cores.
+        Oversubscribed = "oversubscribed",
+        /// The threads of a call wait for cores.
+        WaitingForCores = "waiting-for-cores",
+        /// A call sleeps, or waits for a lock, a file or another process.
+        Blocked = "blocked",
+        /// A call computes with denormal numbers.
+        Denormals = "denormals",
+        /// A call computes in a wider type than its inputs.
+        WiderType = "wider-type",
+        /// A call keeps memory.
+        MemoryGrowth = "memory-growth",
+        /// The system gives a call more pages of memory that it had given back.
+        PageFaults = "page-faults",
+    }
 }
 
 impl Cause {
@@ -225,11 +212,5 @@ impl Cause {
                 | Blocked
         );
         !of_the_machine && !of_times
-    }
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
     }
 }

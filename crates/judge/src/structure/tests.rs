@@ -192,7 +192,7 @@ fn what_is_ignored_may_go() {
     let head = written("flash@1");
     for (kind, left) in [(Kind::Memory, "tasks"), (Kind::Tasks, "allocations")] {
         let policy = Policy {
-            ignore: [Ignored::try_from(kind.text().to_owned()).unwrap()].into(),
+            ignore: [Ignored::try_from(kind.to_string()).unwrap()].into(),
             ..Policy::default()
         };
         let lost = under(&policy, (&base, &head), vanished);

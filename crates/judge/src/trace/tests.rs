@@ -192,7 +192,7 @@ fn what_became_faster_is_not_why_a_program_is_slower() {
         program("flash_v3@132:30 pause:250"),
     );
     let findings = compared(&base, &head).findings;
-    let causes: Vec<&str> = findings.iter().map(|f| f.cause.as_str()).collect();
+    let causes: Vec<&str> = findings.iter().map(|f| f.cause.name()).collect();
     assert_eq!(causes, ["host-bound", "kernel-replaced"], "{findings:?}");
     let shares: Vec<bool> = findings.iter().map(|f| f.share.unwrap().0 > 0.0).collect();
     assert_eq!(
@@ -286,11 +286,7 @@ fn copies_behind_kernels_count_as_hidden_until_they_are_not() {
         (Some(Share(1.0)), Some(Share(0.0)))
     );
     let comparison = compared(&base, &head);
-    let causes: Vec<&str> = comparison
-        .findings
-        .iter()
-        .map(|f| f.cause.as_str())
-        .collect();
+    let causes: Vec<&str> = comparison.findings.iter().map(|f| f.cause.name()).collect();
     assert!(causes.contains(&"lost-overlap"), "{causes:?}");
 }
 
@@ -316,7 +312,7 @@ fn a_collective_on_the_stream_that_computes_has_lost_its_overlap() {
     let (base, head) = (reduced(55_000), reduced(0));
     let comparison = compared(&base, &head);
     let first = &comparison.findings[0];
-    assert_eq!(first.cause.as_str(), "lost-overlap", "{first}");
+    assert_eq!(first.cause.name(), "lost-overlap", "{first}");
     assert!(
         first
             .to_string()

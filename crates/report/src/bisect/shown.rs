@@ -133,7 +133,7 @@ fn no_difference(bisect: &Bisect, largest: Option<&CaseReading>) -> Vec<ListItem
     let mut items = Vec::new();
     if let Some(largest) = largest {
         let word = largest.word().unwrap_or(Word::Missing);
-        let mut item = read_case(largest, &format!("{} (the ends)", word.text()));
+        let mut item = read_case(largest, &format!("{} (the ends)", word.name()));
         let sees = largest
             .metric
             .as_ref()
@@ -175,7 +175,7 @@ fn steps(bisect: &Bisect) -> Vec<TableRow> {
                 (number + 1).to_string(),
                 bisect.row[tried.low].name.clone(),
                 change.unwrap_or_default(),
-                word.map_or("skipped", Word::text).to_owned(),
+                word.map_or("skipped", Word::name).to_owned(),
             ],
             tone: match word {
                 Some(Word::Regressed) => Tone::Bad,

@@ -111,7 +111,7 @@ impl TimesMatrix {
                 let ratio = Ratio(time(row) / best);
                 Cell {
                     time: row.head.as_ref().map_or_else(
-                        || row.word.text().to_owned(),
+                        || row.word.name().to_owned(),
                         |head| head.median_ns.to_string(),
                     ),
                     factor: if ratio.is_finite() && ratio > Ratio::ONE {

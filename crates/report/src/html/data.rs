@@ -63,7 +63,7 @@ pub(super) fn document(context: &PageContext, table: &AxisTable) -> String {
     let operators = &context.report.head.header.operators;
     let document = json!({
         "threshold": context.threshold().0,
-        "words": words.iter().map(|word| json!([word.text(), Tone::from_word(*word), sign(*word)])).collect::<Vec<_>>(),
+        "words": words.iter().map(|word| json!([word.name(), Tone::from_word(*word), sign(*word)])).collect::<Vec<_>>(),
         "ids": ids(rows),
         "word": rows.iter().map(|row| words.iter().position(|word| *word == row.word)).collect::<Vec<_>>(),
         "allowed": places(rows, |row| row.allowed && row.head.is_none()),

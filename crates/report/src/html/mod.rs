@@ -128,7 +128,7 @@ fn page(context: &PageContext) -> Result<Value, RenderError> {
     let curves = figures::along_axes(report).into_iter().map(inline);
     let curves = curves.collect::<Result<Vec<_>, RenderError>>()?;
     let words = tally(judgement.rows.iter().map(|row| row.word)).into_iter();
-    let words = words.map(|(word, count)| (word.text(), Tone::from_word(word), sign(word), count));
+    let words = words.map(|(word, count)| (word.name(), Tone::from_word(word), sign(word), count));
     Ok(context! {
         style => vec![STYLE, include_str!("page.css")],
         script => SCRIPT,

@@ -149,7 +149,7 @@ impl FromStr for Case {
 }
 
 /// The canonical id of a case, where the case itself is not needed.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 // A run of many cases has an id in several places, which share its text.

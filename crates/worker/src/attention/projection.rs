@@ -34,15 +34,18 @@ pub struct Projection {
     pub ranks: u32,
 }
 
-/// Which way the rows go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum ProjectionKind {
-    /// Gather the shards, then multiply: the layer before attention.
-    AllGather,
-    /// Multiply, then sum over the ranks into shards: the layer after attention.
-    ReduceScatter,
+words! {
+    "projection",
+    /// Which way the rows go.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "kebab-case")]
+    pub enum ProjectionKind {
+        /// Gather the shards, then multiply: the layer before attention.
+        AllGather = "all-gather",
+        /// Multiply, then sum over the ranks into shards: the layer after attention.
+        ReduceScatter = "reduce-scatter",
+    }
 }
 
 impl ProjectionKind {
@@ -54,13 +57,6 @@ impl ProjectionKind {
         }
     }
 }
-
-words!(
-    ProjectionKind,
-    "projection",
-    AllGather = "all-gather",
-    ReduceScatter = "reduce-scatter"
-);
 
 /// The sizes of a projection, as products that cannot overflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,11 +12,18 @@ use super::ParseError;
 /// several of them can be counted.
 pub const LONGEST_AXIS: u32 = 1 << 24;
 
-/// Gives an enum its words: a list of all values, the name of each, how it prints and how it is
-/// read.
+/// Declares an enum of words, each value once with its name: a list of all values, how one prints,
+/// and how it is read.
 #[macro_export]
 macro_rules! words {
-    ($type:ident, $what:literal, $($value:ident = $name:literal),+) => {
+    ($what:literal, $(#[$meta:meta])* $access:vis enum $type:ident {
+        $($(#[$doc:meta])* $value:ident = $name:literal,)+
+    }) => {
+        $(#[$meta])*
+        $access enum $type {
+            $($(#[$doc])* $value,)+
+        }
+
         impl $type {
             /// Every value, in the order of declaration.
             pub const ALL: [$type; [$($name),+].len()] = [$($type::$value),+];
@@ -46,27 +53,21 @@ macro_rules! words {
         }
     };
 }
-words!(Dtype, "dtype", F32 = "f32", F16 = "f16", Bf16 = "bf16");
-words!(Layout, "layout", Bshd = "bshd", Bhsd = "bhsd");
-words!(
-    Direction,
-    "direction",
-    Forward = "forward",
-    Backward = "backward",
-    Both = "both"
-);
 
-/// The type tensors are stored in. Arithmetic inside a kernel may be wider.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum Dtype {
-    /// IEEE binary32.
-    F32,
-    /// IEEE binary16.
-    F16,
-    /// bfloat16.
-    Bf16,
+words! {
+    "dtype",
+    /// The type tensors are stored in. Arithmetic inside a kernel may be wider.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "lowercase")]
+    pub enum Dtype {
+        /// IEEE binary32.
+        F32 = "f32",
+        /// IEEE binary16.
+        F16 = "f16",
+        /// bfloat16.
+        Bf16 = "bf16",
+    }
 }
 
 impl Dtype {
@@ -79,28 +80,34 @@ impl Dtype {
     }
 }
 
-/// Physical order of a tensor's axes in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum Layout {
-    /// `[batch, seq, heads, head_dim]`: FlashAttention, xFormers.
-    Bshd,
-    /// `[batch, heads, seq, head_dim]`: PyTorch's SDPA.
-    Bhsd,
+words! {
+    "layout",
+    /// Physical order of a tensor's axes in memory.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "lowercase")]
+    pub enum Layout {
+        /// `[batch, seq, heads, head_dim]`: FlashAttention, xFormers.
+        Bshd = "bshd",
+        /// `[batch, heads, seq, head_dim]`: PyTorch's SDPA.
+        Bhsd = "bhsd",
+    }
 }
 
-/// The passes that are timed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum Direction {
-    /// `out` from `q, k, v`.
-    Forward,
-    /// `dq, dk, dv` from `q, k, v`, what forward saved, and `dout`.
-    Backward,
-    /// Forward, then backward, as one call.
-    Both,
+words! {
+    "direction",
+    /// The passes that are timed.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "lowercase")]
+    pub enum Direction {
+        /// `out` from `q, k, v`.
+        Forward = "forward",
+        /// `dq, dk, dv` from `q, k, v`, what forward saved, and `dout`.
+        Backward = "backward",
+        /// Forward, then backward, as one call.
+        Both = "both",
+    }
 }
 
 impl Direction {

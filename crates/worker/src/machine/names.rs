@@ -167,26 +167,21 @@ pub fn moves_data(kernel: &str) -> bool {
     moves || (elementwise && (name.contains("fillfunctor") || !function()))
 }
 
-/// A part of a training step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum StepPart {
-    /// The forward pass; what has no backward pass is one, too.
-    Forward,
-    /// The backward pass, with what is computed again in it.
-    Backward,
-    /// The optimizer.
-    Optimizer,
-}
-
-words!(
-    StepPart,
+words! {
     "part of a step",
-    Forward = "forward",
-    Backward = "backward",
-    Optimizer = "optimizer"
-);
+    /// A part of a training step.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "lowercase")]
+    pub enum StepPart {
+        /// The forward pass; what has no backward pass is one, too.
+        Forward = "forward",
+        /// The backward pass, with what is computed again in it.
+        Backward = "backward",
+        /// The optimizer.
+        Optimizer = "optimizer",
+    }
+}
 
 /// The function of autograd's that calls each node of a backward pass.
 const NODE: &str = "autograd::engine::evaluate_function: ";

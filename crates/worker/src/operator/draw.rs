@@ -26,43 +26,33 @@ pub struct Draw<T> {
     pub arguments: Vec<T>,
 }
 
-/// The draws that there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum DrawKind {
-    /// `normal(deviation = 1)`: eight uniform numbers of 16 bits, summed, less their mean, times
-    /// `deviation` over their deviation. It lies within 4.9 deviations.
-    Normal,
-    /// `uniform(low = -√3, high = √3)`.
-    Uniform,
-    /// `sigmoid(gain = 1)`: `1 / (1 + exp(-gain normal))`: a gate.
-    Sigmoid,
-    /// `log-decay(low = 0.005, high = 0.5)`: `-exp(uniform(ln low, ln high))`, the logarithm of a
-    /// decay.
-    LogDecay,
-    /// `l2-normalised`: normal vectors along the last axis, each divided by its length.
-    L2Normalised,
-    /// `constant(value)`.
-    Constant,
-    /// `permutation(of = elements)`: places of a permutation of so many numbers from 0.
-    Permutation,
-    /// `lengths(low, high)`: whole numbers evenly spaced from low to high, in random order.
-    Lengths,
-}
-
-words!(
-    DrawKind,
+words! {
     "draw",
-    Normal = "normal",
-    Uniform = "uniform",
-    Sigmoid = "sigmoid",
-    LogDecay = "log-decay",
-    L2Normalised = "l2-normalised",
-    Constant = "constant",
-    Permutation = "permutation",
-    Lengths = "lengths"
-);
+    /// The draws that there are.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "kebab-case")]
+    pub enum DrawKind {
+        /// `normal(deviation = 1)`: eight uniform numbers of 16 bits, summed, less their mean, times
+        /// `deviation` over their deviation. It lies within 4.9 deviations.
+        Normal = "normal",
+        /// `uniform(low = -√3, high = √3)`.
+        Uniform = "uniform",
+        /// `sigmoid(gain = 1)`: `1 / (1 + exp(-gain normal))`: a gate.
+        Sigmoid = "sigmoid",
+        /// `log-decay(low = 0.005, high = 0.5)`: `-exp(uniform(ln low, ln high))`, the logarithm of a
+        /// decay.
+        LogDecay = "log-decay",
+        /// `l2-normalised`: normal vectors along the last axis, each divided by its length.
+        L2Normalised = "l2-normalised",
+        /// `constant(value)`.
+        Constant = "constant",
+        /// `permutation(of = elements)`: places of a permutation of so many numbers from 0.
+        Permutation = "permutation",
+        /// `lengths(low, high)`: whole numbers evenly spaced from low to high, in random order.
+        Lengths = "lengths",
+    }
+}
 
 impl DrawKind {
     /// The fewest and the most arguments.

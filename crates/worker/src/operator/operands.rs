@@ -72,70 +72,50 @@ impl Operands {
         let outputs = outputs.map(|output| size(&output.shape) * output.dtype.bytes() as f64);
         inputs.chain(outputs).sum()
     }
+}
 
-    /// True where a call changes an input, which is restored before each.
-    pub fn has_state(&self) -> bool {
-        self.inputs.iter().any(|input| input.role == Role::State)
+words! {
+    "role",
+    /// The role of an input.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "lowercase")]
+    pub enum Role {
+        /// Values that are read.
+        #[default]
+        Data = "data",
+        /// Values that a call may change; they are restored, untimed, before each.
+        State = "state",
+        /// Whole numbers that say where to read: a page table, lengths.
+        Index = "index",
+        /// Factors of other inputs.
+        Scale = "scale",
     }
 }
 
-/// The role of an input.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// Values that are read.
-    #[default]
-    Data,
-    /// Values that a call may change; they are restored, untimed, before each.
-    State,
-    /// Whole numbers that say where to read: a page table, lengths.
-    Index,
-    /// Factors of other inputs.
-    Scale,
-}
-
-words!(
-    Role,
-    "role",
-    Data = "data",
-    State = "state",
-    Index = "index",
-    Scale = "scale"
-);
-
-/// Type of an input's elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum ElementType {
-    /// binary32.
-    F32,
-    /// binary16.
-    F16,
-    /// bfloat16.
-    Bf16,
-    /// Floats of 8 bits, four of exponent and three of mantissa, without infinities.
-    E4m3,
-    /// Whole numbers of 8 bits, from -127.
-    I8,
-    /// Whole numbers of 32 bits.
-    I32,
-    /// Whole numbers of 64 bits.
-    I64,
-}
-
-words!(
-    ElementType,
+words! {
     "type of elements",
-    F32 = "f32",
-    F16 = "f16",
-    Bf16 = "bf16",
-    E4m3 = "e4m3",
-    I8 = "i8",
-    I32 = "i32",
-    I64 = "i64"
-);
+    /// Type of an input's elements.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "lowercase")]
+    pub enum ElementType {
+        /// binary32.
+        F32 = "f32",
+        /// binary16.
+        F16 = "f16",
+        /// bfloat16.
+        Bf16 = "bf16",
+        /// Floats of 8 bits, four of exponent and three of mantissa, without infinities.
+        E4m3 = "e4m3",
+        /// Whole numbers of 8 bits, from -127.
+        I8 = "i8",
+        /// Whole numbers of 32 bits.
+        I32 = "i32",
+        /// Whole numbers of 64 bits.
+        I64 = "i64",
+    }
+}
 
 impl ElementType {
     /// Bytes of an element.
