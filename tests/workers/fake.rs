@@ -229,8 +229,6 @@ impl Worker for Fake {
             return Ok(self.nothing(reason));
         }
         Ok(Hello {
-            repeats: false,
-            lists: false,
             files: self.files.clone(),
             protocol: self.version,
             worker: "fake".to_owned(),
@@ -247,7 +245,6 @@ impl Worker for Fake {
                     ("sms".to_owned(), "132".to_owned()),
                 ]),
             },
-            absent: None,
             packages: (self.package.iter())
                 .filter_map(|package| package.split_once("=="))
                 .map(|(name, version)| (name.to_owned(), version.to_owned()))
@@ -260,8 +257,6 @@ impl Worker for Fake {
                     summary: (*summary).to_owned(),
                     dtypes: Dtype::ALL.to_vec(),
                     directions: Direction::ALL.to_vec(),
-                    projections: Vec::new(),
-                    arguments: None,
                     parameters: [
                         ("num_splits_key", Parameter::Integer),
                         ("slower_percent", Parameter::Integer),
@@ -271,10 +266,10 @@ impl Worker for Fake {
                     .chain(tuner::parameters(name))
                     .map(|(name, kind)| (name.to_owned(), kind))
                     .collect(),
-                    stores_scores: false,
-                    tf32: false,
+                    ..VariantInfo::default()
                 })
                 .collect(),
+            ..Hello::default()
         })
     }
 

@@ -98,16 +98,13 @@ fn row(sides: &RowInputs, id: &CaseId, (before, after): RecordPair, error: f64) 
     let mut row = Row {
         case: id.clone(),
         word: Word::Same,
-        reason: None,
         allowed: allowed(id, &sides.policy().optional),
-        fault: Fault::Unknown,
         head: time(after),
         base: time(before),
-        metrics: Vec::new(),
-        findings: Vec::new(),
         structure: structure.as_ref().and_then(changes),
         uncounted: structure.as_ref().map(vanished).unwrap_or_default(),
         tuner: after.and_then(unsteady),
+        ..Row::default()
     };
     match standing {
         Ok((base, head)) => {

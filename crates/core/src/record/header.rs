@@ -18,7 +18,7 @@ pub use regatta_worker::protocol::Peak;
 use regatta_worker::units::{Elapsed, Nanoseconds};
 
 /// The first line of a run: everything needed to judge it later.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct RunHeader {
     /// [`super::SCHEMA_VERSION`] of the writer.
@@ -167,7 +167,7 @@ pub fn short_revision(revision: &str) -> String {
 }
 
 /// Which suite, and what the command line changed in it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct SuiteRecord {
     /// The name of the suite.

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
+use std::sync::LazyLock;
 
 mod reduce;
 
@@ -69,7 +70,7 @@ impl Side {
 }
 
 /// One case of a side.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct CaseRecord {
     /// The status: whether the case can be judged.
@@ -132,11 +133,12 @@ fn uneventful(conditions: &Shared<Conditions>) -> bool {
 }
 
 /// The status of a case: whether it can be judged.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// Checked and timed in every invocation.
+    #[default]
     Measured,
     /// The variant does not do this.
     Unsupported {
@@ -206,17 +208,7 @@ pub struct Circumstances {
 }
 
 /// Those of an invocation of which nothing else is known.
-static NO_CIRCUMSTANCES: Circumstances = Circumstances {
-    ratios: BTreeMap::new(),
-    host_ratio: None,
-    threads: None,
-    page_faults: None,
-    waits_taken_out: false,
-    waited_ns: None,
-    growth_bytes_per_call: None,
-    disturbed: Vec::new(),
-    first_call_disturbed: false,
-};
+static NO_CIRCUMSTANCES: LazyLock<Circumstances> = LazyLock::new(Circumstances::default);
 
 /// An invocation as a line has it: flattened members are slow to read.
 #[derive(Deserialize)]
@@ -261,7 +253,8 @@ impl Deref for Invocation {
     type Target = Circumstances;
 
     fn deref(&self) -> &Circumstances {
-        self.circumstances.as_deref().unwrap_or(&NO_CIRCUMSTANCES)
+        let known = self.circumstances.as_deref();
+        known.unwrap_or_else(|| &NO_CIRCUMSTANCES)
     }
 }
 
@@ -274,7 +267,7 @@ impl DerefMut for Invocation {
 impl Invocation {
     /// The invocation of a number.
     pub fn new(number: u32, values: Values, circumstances: Circumstances) -> Invocation {
-        let known = (circumstances != NO_CIRCUMSTANCES).then(|| Box::new(circumstances));
+        let known = (circumstances != *NO_CIRCUMSTANCES).then(|| Box::new(circumstances));
         Invocation {
             number,
             values,
@@ -328,20 +321,7 @@ impl CaseRecord {
     pub fn empty(status: Status) -> CaseRecord {
         CaseRecord {
             status,
-            invocations: Vec::new(),
-            first_call_parts: None,
-            clock_mhz: Shared::default(),
-            several: false,
-            samples: 0,
-            conditions: Shared::default(),
-            effective: Shared::default(),
-            varying: BTreeMap::new(),
-            choices: Vec::new(),
-            errors: NamedFigures::default(),
-            structure: None,
-            activity: None,
-            division: None,
-            counters: None,
+            ..CaseRecord::default()
         }
     }
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::disturbance::Disturbance;
 use super::side::{CaseRecord, Invocation, Side, Status};
 use super::types::{Fault, Fingerprint, Git, RunHeader, SuiteRecord, WorkerRecord};
-use crate::suite::rules::{Metric, Rules};
-use crate::suite::{Cache, Settings};
+use crate::suite::Cache;
+use crate::suite::rules::Metric;
 use regatta_worker::attention::CaseId;
 
 /// A header of a small CPU run.
@@ -21,7 +21,6 @@ pub fn header() -> RunHeader {
         schema: crate::record::SCHEMA_VERSION,
         method: 1,
         tool: "0.1.0".to_owned(),
-        argv: Vec::new(),
         started: "2026-01-05T12:00:00Z".parse().unwrap(),
         git: Some(Git {
             revision: "0123456789abcdef".to_owned(),
@@ -29,17 +28,9 @@ pub fn header() -> RunHeader {
             changes: None,
         }),
         suite: SuiteRecord {
-            counts: Vec::new(),
             name: "quick".to_owned(),
-            description: String::new(),
-            arguments: Vec::new(),
-            filter: Vec::new(),
-            filtered_out: None,
-            overrides: Vec::new(),
+            ..SuiteRecord::default()
         },
-        operators: Default::default(),
-        rules: Rules::default(),
-        settings: Settings::default(),
         machine: Fingerprint {
             name: "xeon-2c".to_owned(),
             hard: facts(&[("cpu", "xeon"), ("cores", "2"), ("driver", "560")]),
@@ -53,13 +44,7 @@ pub fn header() -> RunHeader {
             cache: Some(Cache::Hot),
             versions: facts(&[("rust", "1.95")]),
         }],
-        plan: Vec::new(),
-        identity: None,
-        built: BTreeMap::new(),
-        peaks: BTreeMap::new(),
-        pairing: None,
-        shard: None,
-        hosts: Vec::new(),
+        ..RunHeader::default()
     }
 }
 

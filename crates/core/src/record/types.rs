@@ -251,7 +251,7 @@ pub struct Limited {
 }
 
 /// A run as read back.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {
     /// The first line of the file.
     pub header: RunHeader,
@@ -272,11 +272,7 @@ impl Run {
     pub fn begun(header: RunHeader) -> Run {
         Run {
             header,
-            entries: Vec::new(),
-            open: Vec::new(),
-            limited: None,
-            end: None,
-            damage: Vec::new(),
+            ..Run::default()
         }
     }
 }

@@ -1,5 +1,3 @@
-use std::collections::BTreeMap;
-
 use super::*;
 use crate::fixture::{fits, noise, stands_alone};
 use regatta_core::record::history::{About, Came, CaseTimes, HistoryRun};
@@ -50,13 +48,9 @@ fn history() -> History {
         about: About {
             id: run.to_string(),
             at: Timestamp::from_second(1_700_000_000 + 86_400 * run as i64).unwrap(),
-            started: None,
             label: format!("reports/{run}/run.jsonl"),
-            git: None,
             tool: if run < 45 { "0.1.0" } else { "0.2.0" }.to_owned(),
-            verdict: None,
-            versions: BTreeMap::new(),
-            facts: BTreeMap::new(),
+            ..About::default()
         },
         results: results(run),
     });
@@ -65,7 +59,7 @@ fn history() -> History {
         machine: "xeon-2c".to_owned(),
         runs: runs.collect(),
         cases,
-        damage: Vec::new(),
+        ..History::default()
     }
 }
 

@@ -210,9 +210,7 @@ impl History {
         History {
             suite,
             machine,
-            runs: Vec::new(),
-            cases: Vec::new(),
-            damage: Vec::new(),
+            ..History::default()
         }
     }
 

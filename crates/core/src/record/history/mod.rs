@@ -23,7 +23,7 @@ use regatta_worker::attention::CaseId;
 use regatta_worker::units::{Nanoseconds, counted, quantities};
 
 /// Everything that is kept of a suite on a machine.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
     /// The suite.
     pub suite: String,
@@ -47,7 +47,7 @@ pub struct HistoryRun {
 }
 
 /// The part of a run's header that a history keeps.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
     /// Checksum and length of its file.
     pub id: String,

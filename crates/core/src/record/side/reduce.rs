@@ -114,7 +114,7 @@ fn assembled(label: &str, run: &Run, folds: Vec<Fold>) -> Side {
 }
 
 /// One case, invocation by invocation in their order, reduced as they come.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Fold {
     record: CaseRecord,
     /// Invocations in the file, and those of them that every case has.
@@ -141,18 +141,8 @@ impl Fold {
     /// A case of which nothing was seen yet.
     fn new(settings: &Settings) -> Fold {
         Fold {
-            record: CaseRecord::empty(Status::Measured),
-            seen: 0,
             planned: (0, settings.invocations),
-            last: None,
-            refused: 0,
-            refusal: None,
-            failure: None,
-            without: None,
-            divisions: Vec::new(),
-            counters: Vec::new(),
-            parts: Vec::new(),
-            before_only: 0,
+            ..Fold::default()
         }
     }
 

@@ -23,7 +23,7 @@ use crate::record::types::{Damage, Fingerprint, Git};
 use regatta_worker::units::Nanoseconds;
 
 /// The first line of a trace.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TraceHeader {
     /// [`crate::record::SCHEMA_VERSION`] of the writer.
     pub schema: u32,

@@ -16,17 +16,14 @@ pub fn trace(recording: Recording) -> Trace {
             schema: crate::record::SCHEMA_VERSION,
             method: 1,
             tool: "0.1.0".to_owned(),
-            argv: Vec::new(),
             command: vec!["python".to_owned(), "train.py".to_owned()],
             started: "2026-01-05T12:00:00Z".parse().unwrap(),
             ended: "exit code 0".to_owned(),
-            git: None,
             machine: Fingerprint {
                 name: "h200-132sm".to_owned(),
                 ..Fingerprint::default()
             },
-            recorder: None,
-            earlier: Vec::new(),
+            ..TraceHeader::default()
         },
         recording,
     }
