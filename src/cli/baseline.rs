@@ -6,8 +6,8 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::{Ended, Stop, note, print, print_as_made, print_json, show_blocks};
+use regatta_core::record::Side;
 use regatta_core::record::baseline::{self, Store};
-use regatta_core::record::side::Side;
 use regatta_judge::{self as judge, Options};
 use regatta_measure::experiment::baseline as saving;
 use regatta_measure::experiment::stored;

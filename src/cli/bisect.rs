@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::measure_args::MeasureArgs;
 use super::{Ended, Stop, note, print, reporting, watch_for};
-use regatta_core::suite::rules::Metric;
+use regatta_core::suite::Metric;
 use regatta_judge::judgement::VerdictOutcome;
 use regatta_measure::experiment::MeasureOptions;
 use regatta_measure::laps::about;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::note;
 use super::saying::{draw, erase};
 use regatta_core::record::disturbance::{Disturbance, describe, worst};
-use regatta_core::record::types::{Entry, Outcome};
+use regatta_core::record::{Entry, Outcome};
 use regatta_measure::experiment::Listener;
 use regatta_measure::laps::{about, watch};
 use regatta_measure::schedule::Block;

@@ -10,12 +10,10 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use regatta_core::record::baseline;
 use regatta_core::record::history::History;
-use regatta_core::record::side::Side;
 use regatta_core::record::trace::{Trace, file, kineto, raw};
-use regatta_core::record::types::Run;
-use regatta_core::suite::rules::Metric;
+use regatta_core::record::{Run, Side, baseline};
+use regatta_core::suite::Metric;
 use regatta_core::suite::{self, Settings};
 use regatta_cuda::kernels::cache;
 use regatta_cuda::{Limits, Offer, PlanRequest};

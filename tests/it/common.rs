@@ -7,8 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use regatta_core::record::run_file;
-use regatta_core::record::types::Run;
+use regatta_core::record::{Run, run_file};
 
 /// Runs regatta and asserts the exit code, showing everything when it differs.
 macro_rules! exits {

@@ -3,8 +3,7 @@
 
 use std::fs;
 
-use regatta_core::record::baseline;
-use regatta_core::record::side::Side;
+use regatta_core::record::{Side, baseline};
 use regatta_core::suite;
 use regatta_judge::judgement::{Row, VerdictOutcome, Word};
 use regatta_judge::{Options, judge};

@@ -7,7 +7,7 @@ use std::fs;
 use crate::common::{Place, all_gone, lives, soon};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use regatta_core::record::types::{Fault, How, Outcome, Run};
+use regatta_core::record::{Fault, How, Outcome, Run};
 
 /// Found by Python when it starts: stands in for library `torch`, and tells of each import and
 /// of each process. What a test adds stands at `AT_IMPORT` and at `AT_PREPARE`.

@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use regatta_core::record::types::Run;
+use regatta_core::record::Run;
 
 const SLOWER: [&str; 4] = ["gate", "./s.toml", "--set", "fake/steady.slower_percent=50"];
 const CLEAN: [&str; 2] = ["gate", "./s.toml"];

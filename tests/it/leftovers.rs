@@ -11,7 +11,7 @@ use std::process::{Child, ExitStatus, Stdio};
 use crate::common::{Place, all_gone, lives, soon};
 use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::unistd::Pid;
-use regatta_core::record::types::Outcome;
+use regatta_core::record::Outcome;
 
 /// The signals that ask a program to stop.
 const STOPPING: [Signal; 4] = [

@@ -12,7 +12,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use crate::common::Place;
-use regatta_core::suite::rules::Metric;
+use regatta_core::suite::Metric;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 

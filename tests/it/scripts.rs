@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use regatta_core::record::types::{Compared, Outcome};
+use regatta_core::record::{Compared, Outcome};
 
 use crate::common::{Place, copy};
 

@@ -6,9 +6,8 @@ use std::path::Path;
 
 use regatta_core::machine::{Activity, DeviceState, Launch, Named, Operation, Structure, Work};
 use regatta_core::record::run_file::{Opening, RunWriter};
-use regatta_core::record::types::Judged;
-use regatta_core::record::types::{
-    Entry, Fault, Measurement, Outcome, RunEnd, RunHeader, VerdictOutcome,
+use regatta_core::record::{
+    Entry, Fault, Judged, Measurement, Outcome, RunEnd, RunHeader, VerdictOutcome,
 };
 use regatta_worker::attention::{CaseId, ParamValue};
 use regatta_worker::protocol::Measured;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use regatta_core::machine::Structure;
 use regatta_core::record::run_file::{self, Opening, RunWriter};
-use regatta_core::record::types::{Outcome, Run};
+use regatta_core::record::{Outcome, Run};
 
 use super::runs::{self, Which};
 

@@ -6,8 +6,7 @@ use std::fmt;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-use crate::record::side::{is_time, median};
-use crate::record::types::Measurement;
+use crate::record::{Measurement, is_time, median};
 use regatta_worker::protocol::Measured;
 use regatta_worker::units::{Bytes, Nanoseconds, Share, numbers};
 use regatta_worker::words;

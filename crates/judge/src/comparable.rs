@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::judgement::Mismatch;
 use regatta_core::record::identity::decides_speed;
-use regatta_core::record::types::{Git, RunHeader, WorkerRecord, short_revision};
+use regatta_core::record::{Git, RunHeader, WorkerRecord, short_revision};
 use regatta_core::suite::{Cache, Settings};
 
 /// The text in place of a fact that one side lacks.

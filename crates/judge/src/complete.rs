@@ -2,10 +2,8 @@
 
 use super::judgement::Word;
 use regatta_core::machine::CENSUS;
-use regatta_core::record::side::{CaseRecord, Status};
-use regatta_core::record::types::{Fault, RunHeader, WorkerRecord};
-use regatta_core::suite::glob;
-use regatta_core::suite::rules::Metric;
+use regatta_core::record::{CaseRecord, Fault, RunHeader, Status, WorkerRecord};
+use regatta_core::suite::{Metric, glob};
 use regatta_worker::attention::{Case, CaseId};
 
 /// Both sides of a case; or what is said instead, why, and what kind of failure it is.

@@ -14,10 +14,8 @@ use super::judgement::{Cause, ExpectationResult, Word};
 use super::metrics::{ComparedValues, computes, longer_by_tasks, values_of};
 use super::rule::{GATE_ERROR, LOOKS_THAT_CALL, Terms};
 use super::structure::{Structures, changes, multiprocessors};
-use regatta_core::record::side::{CaseRecord, Side, Status};
-use regatta_core::record::types::{RunHeader, WorkerRecord};
-use regatta_core::suite::rules::{Expectation, Metric};
-use regatta_core::suite::structural::Quantity;
+use regatta_core::record::{CaseRecord, RunHeader, Side, Status, WorkerRecord};
+use regatta_core::suite::{Expectation, Metric, Quantity};
 use regatta_worker::attention::{Case, CaseId};
 use regatta_worker::units::{Nanoseconds, Ratio, counted};
 

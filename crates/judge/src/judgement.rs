@@ -8,16 +8,14 @@ pub use account::{Account, AccountLine, Item};
 pub use difference::{AT_ONCE, CALLS, Difference, Direction, Mismatch, StructuralChange};
 pub use finding::{Cause, Fact, Finding};
 
-pub use regatta_core::record::types::VerdictOutcome;
+pub use regatta_core::record::VerdictOutcome;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use regatta_core::record::now;
-use regatta_core::record::types::Fault;
-use regatta_core::suite::rules::{Metric, Origin};
-use regatta_core::suite::structural::{Action, Limit, Quantity};
+use regatta_core::record::{Fault, now};
+use regatta_core::suite::{Action, Limit, Metric, Origin, Quantity};
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::{
     ARROW, Nanoseconds, Rate, Ratio, RatioInterval, Share, from_to, is_zero,

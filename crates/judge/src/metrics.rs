@@ -11,9 +11,8 @@ use super::decide::{Decision, Observed, decide, max_pairs};
 use super::judgement::{Change, MetricRow, Uncounted, Word};
 use super::rows::RowInputs;
 use super::rule::{BothSides, FEWEST, IMPROVED, RuleResult, SlowStarts, Terms, needed_pairs};
-use regatta_core::record::side::{CaseRecord, Invocation, median};
-use regatta_core::record::types::RunHeader;
-use regatta_core::suite::rules::{Metric, Policy};
+use regatta_core::record::{CaseRecord, Invocation, RunHeader, median};
+use regatta_core::suite::{Metric, Policy};
 use regatta_worker::units::{Ratio, RatioInterval, Share, counted};
 
 /// More pairs than these are not asked for: they would hardly help.
@@ -508,7 +507,7 @@ pub fn longer_by_tasks(header: &RunHeader, base: &CaseRecord, head: &CaseRecord)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use regatta_core::record::side::Status;
+    use regatta_core::record::Status;
 
     #[test]
     fn a_tenth_more_of_resident_memory_explains_and_of_a_device_fails() {

@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::suites::Demands;
-use regatta_core::record::header::in_turn;
-use regatta_core::record::side::Side;
-use regatta_core::record::types::RunHeader;
+use regatta_core::record::{RunHeader, Side, in_turn};
 use regatta_worker::attention::Dtype;
 use regatta_worker::operator::{Operator, Output, Tolerance};
 
@@ -115,8 +113,8 @@ fn tolerance(output: &Output) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use regatta_core::record::header::{PairSide, Pairing};
     use regatta_core::record::testing::{around, header};
+    use regatta_core::record::{PairSide, Pairing};
 
     /// A header with an operator `o` of one output.
     fn declared(reference: Option<&str>, tolerance: Option<f64>) -> RunHeader {

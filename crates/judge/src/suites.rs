@@ -7,10 +7,8 @@ use std::fmt::Display;
 use super::comparable::{differ, list};
 use super::judgement::Mismatch;
 use super::operators;
-use regatta_core::record::header::in_turn;
-use regatta_core::record::types::RunHeader;
-use regatta_core::suite::rules::{Metric, Rules};
-use regatta_core::suite::{Cache, Settings};
+use regatta_core::record::{RunHeader, in_turn};
+use regatta_core::suite::{Cache, Metric, Rules, Settings};
 use regatta_worker::attention::CaseId;
 
 /// The demands in which two suites differ.

@@ -3,8 +3,8 @@
 pub use regatta_core::record::testing::*;
 
 use regatta_core::machine::Launch;
-use regatta_core::record::side::CaseRecord;
-use regatta_core::suite::rules::Metric;
+use regatta_core::record::CaseRecord;
+use regatta_core::suite::Metric;
 use regatta_worker::attention::ParamValue;
 use regatta_worker::units::Nanoseconds;
 

@@ -6,8 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use regatta_core::machine::Sides;
-use regatta_core::record::side::CaseRecord;
-use regatta_core::record::side::{counted_choice, usual_choice};
+use regatta_core::record::{CaseRecord, counted_choice, usual_choice};
 use regatta_worker::attention::ParamValue;
 
 /// Parameters that a tuner chose on a side, and that the other has otherwise.

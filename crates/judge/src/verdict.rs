@@ -1,8 +1,7 @@
 //! The verdict on a judgement: an outcome and its reasons.
 
 use crate::judgement::{Judgement, Mismatch, Row, Uncounted, Verdict, VerdictOutcome, Word, tally};
-use regatta_core::suite::rules::Metric;
-use regatta_core::suite::structural::Action;
+use regatta_core::suite::{Action, Metric};
 use regatta_worker::units::{Ratio, Share, counted};
 
 /// The options of judging.

@@ -17,7 +17,7 @@ use crate::worker::program::{Program, Started, to_stderr, why};
 use regatta_core::input;
 use regatta_core::last_words;
 use regatta_core::output;
-use regatta_core::record::header::{Built, SUITE_BUILD, environment_build};
+use regatta_core::record::{Built, SUITE_BUILD, environment_build};
 use regatta_core::secrets;
 use regatta_core::suite::Suite;
 use regatta_core::suite::workers::Build;

@@ -24,7 +24,7 @@ use regatta_core::checksum::{self, Checksum};
 use regatta_core::input;
 use regatta_core::locked::LockedFolder;
 use regatta_core::output;
-use regatta_core::record::header::Built;
+use regatta_core::record::Built;
 use regatta_core::suite::Suite;
 use regatta_core::suite::environment::Environment;
 use regatta_core::text::{plain_name, shell_command};

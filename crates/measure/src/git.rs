@@ -16,8 +16,7 @@ use regatta_core::cache;
 use regatta_core::checksum::Checksum;
 use regatta_core::locked::{LockedFolder, removed};
 use regatta_core::output;
-use regatta_core::record::header::Built;
-use regatta_core::record::header::Git;
+use regatta_core::record::{Built, Git};
 use regatta_core::text::plain_name;
 
 /// Options that keep the caller's own git from running programs, paging, or writing paths in a

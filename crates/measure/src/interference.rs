@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use nix::unistd::{SysconfVar, sysconf};
 
 use crate::worker::descendants;
+use regatta_core::record::Measurement;
 use regatta_core::record::disturbance::{self, Disturbance, MachineLoad};
-use regatta_core::record::types::Measurement;
 use regatta_worker::protocol::{Device, DeviceKind};
 use regatta_worker::units::Nanoseconds;
 

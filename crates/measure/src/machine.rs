@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use regatta_core::record::header::CORES;
-use regatta_core::record::types::{Fingerprint, WorkerRecord};
+use regatta_core::record::{CORES, Fingerprint, WorkerRecord};
 use regatta_core::suite::Settings;
 use regatta_worker::protocol::{Device, DeviceKind, Hello};
 

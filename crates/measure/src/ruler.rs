@@ -10,7 +10,7 @@ use regatta_probe::clock::EMPTY_KERNEL_NS;
 use regatta_probe::{CacheState, Cuda, StreamClock};
 
 use super::machine;
-use regatta_core::record::side::median;
+use regatta_core::record::median;
 use regatta_worker::units::{Nanoseconds, Ratio, Share};
 
 /// Shares by which some of the work is longer than its nominal length.

@@ -9,7 +9,7 @@ use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom;
 
-use regatta_core::record::header::PairSide;
+use regatta_core::record::PairSide;
 use regatta_worker::attention::{Case, CaseId};
 
 /// Workers that run at the same time in one invocation: one, or the base's beside the head's.

@@ -27,7 +27,7 @@ use super::preflight::variant_of;
 use super::verify::{self, AskedResult, Rejected, Verifier};
 use crate::worker::host::others_on_gpu;
 use crate::worker::{Conversation, Launcher, WorkerError, WorkerFailure};
-use regatta_core::record::types::{Compared, Entry, Fault, Measurement, Outcome, Start};
+use regatta_core::record::{Compared, Entry, Fault, Measurement, Outcome, Start};
 use regatta_core::suite::{Settings, Suite};
 use regatta_worker::attention::inputs::mixed;
 use regatta_worker::attention::{Case, CaseId};

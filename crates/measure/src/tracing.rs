@@ -33,8 +33,7 @@ pub use crate::worker::program::ended;
 use crate::worker::program::{self, Leaves, Program, Started};
 use regatta_core::machine::Recording;
 use regatta_core::record::trace::{Trace, TraceHeader, raw};
-use regatta_core::record::types::Fingerprint;
-use regatta_core::record::{METHOD_VERSION, SCHEMA_VERSION};
+use regatta_core::record::{Fingerprint, METHOD_VERSION, SCHEMA_VERSION};
 use regatta_worker::protocol::Device;
 use regatta_worker::units::Bytes;
 

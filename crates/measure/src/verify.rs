@@ -8,9 +8,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use self::expected::{ReferenceCache, ReferenceLookup};
-use regatta_core::record::side::is_time;
-use regatta_core::record::sound;
-use regatta_core::record::types::Fault;
+use regatta_core::record::{Fault, is_time, sound};
 use regatta_worker::attention::tolerance::{limit, probes_agree, results, tolerable};
 use regatta_worker::attention::{Attention, Dtype, work};
 use regatta_worker::operator::{Operators, Problem};

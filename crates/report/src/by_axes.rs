@@ -4,7 +4,7 @@
 use std::cell::LazyCell;
 use std::collections::HashMap;
 
-use regatta_core::suite::rules::Metric;
+use regatta_core::suite::Metric;
 use regatta_judge::axes::{CaseAxes, described};
 use regatta_judge::judgement::{Judgement, Row, Word};
 use regatta_worker::attention::CaseId;

@@ -13,11 +13,8 @@ use super::judgement::accounts;
 use super::text::{one_line, shorten};
 use super::{RenderError, Report};
 use regatta_core::machine::METRICS;
-use regatta_core::record::disturbance;
-use regatta_core::record::side::median;
-use regatta_core::record::types::{Entry, Outcome};
-use regatta_core::suite::rules::Metric;
-use regatta_core::suite::structural::Action;
+use regatta_core::record::{Entry, Outcome, disturbance, median};
+use regatta_core::suite::{Action, Metric};
 use regatta_judge::judgement::{MetricRow, Row, Uncounted};
 use regatta_worker::attention::{Case, CaseId, FACETS, ParamValue};
 use regatta_worker::units::{Nanoseconds, Share};
@@ -319,7 +316,7 @@ mod tests {
 
     use super::*;
     use crate::{Format, fixture, render};
-    use regatta_core::record::types::Outcome;
+    use regatta_core::record::Outcome;
 
     /// A table as rows of `column = cell`, empty cells left out.
     fn readable(scene: &fixture::Scene) -> String {

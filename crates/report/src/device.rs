@@ -2,8 +2,7 @@
 //! share of the device that a call's launches fill.
 
 use regatta_core::machine::Launch;
-use regatta_core::record::side::CaseRecord;
-use regatta_core::record::types::RunHeader;
+use regatta_core::record::{CaseRecord, RunHeader};
 use regatta_judge::judgement::Row;
 use regatta_worker::attention::CaseId;
 use regatta_worker::operator::Operators;
@@ -105,9 +104,7 @@ pub(super) fn filled(record: &CaseRecord, sms: Option<u32>) -> Option<Share> {
 mod tests {
     use super::*;
     use regatta_core::machine::{ActivitySummary, Structure};
-    use regatta_core::record::side::Status;
-    use regatta_core::record::testing;
-    use regatta_core::record::types::{Peak, WorkerRecord};
+    use regatta_core::record::{Peak, Status, WorkerRecord, testing};
     use regatta_worker::attention::Dtype;
 
     #[test]

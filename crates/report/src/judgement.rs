@@ -7,8 +7,7 @@ use super::by_axes::by_axes;
 use super::document::{Block, Document, Table, TableRow, Tone};
 use super::summary::{RowList, SortedRows, evidence, interval, reproduce};
 use super::text::shorten;
-use regatta_core::suite::rules::Metric;
-use regatta_core::suite::structural::Quantity;
+use regatta_core::suite::{Metric, Quantity};
 use regatta_judge::judgement::{
     ExpectationResult, Judgement, MetricRow, Mismatch, Row, SideSummary, Timing, Uncounted,
     VerdictOutcome,
@@ -488,7 +487,7 @@ fn time(timing: &Option<Timing>) -> String {
 mod tests {
     use super::*;
     use crate::fixture::{self, finding, fits};
-    use regatta_core::suite::rules::Metric;
+    use regatta_core::suite::Metric;
     use regatta_judge::judgement::{Cause, Word};
 
     fn plain(scene: &fixture::Scene) -> String {

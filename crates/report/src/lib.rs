@@ -40,9 +40,7 @@ use std::collections::HashSet;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use regatta_core::record::side::Side;
-use regatta_core::record::types::{Entry, Run};
-use regatta_core::record::{RecordError, run_file};
+use regatta_core::record::{Entry, RecordError, Run, Side, run_file};
 use regatta_judge::judgement::Judgement;
 use regatta_worker::attention::CaseId;
 
@@ -258,7 +256,7 @@ pub fn render_refusal(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use regatta_core::suite::rules::Metric;
+    use regatta_core::suite::Metric;
     use regatta_judge::judgement::{Judgement, Word};
     use regatta_worker::units::{Nanoseconds, Rate, Ratio, Share, quantities};
 
@@ -373,7 +371,7 @@ mod tests {
                 (expectation.value, expectation.at_most) = (Some(number), Some(number));
             }
             for entry in &mut scene.head.entries {
-                if let regatta_core::record::types::Outcome::Measured(of) = &mut entry.outcome {
+                if let regatta_core::record::Outcome::Measured(of) = &mut entry.outcome {
                     of.samples.device_ns = quantities([number, 1.0, number]);
                 }
             }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use table::{FileOutcome, images, rows};
 
 use super::{Ended, Stop, note, print, print_json};
-use regatta_core::record::header::Built;
+use regatta_core::record::Built;
 use regatta_cuda::kernels::arch::{self, Arch};
 use regatta_cuda::kernels::compile::{BuildError, Compiler, image};
 use regatta_cuda::kernels::ledger::{BuiltFiles, Ledger, LedgerComparison};

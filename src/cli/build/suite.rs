@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::cli::{Ended, Stop, note, print_json, show_blocks, watch_for};
-use regatta_core::record::header::SUITE_BUILD;
+use regatta_core::record::SUITE_BUILD;
 use regatta_core::secrets;
 use regatta_core::suite::{self, BUILTIN, Suite};
 use regatta_judge::judgement::{ExpectationResult, Word};

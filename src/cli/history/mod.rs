@@ -14,7 +14,7 @@ use jiff::{Span, Timestamp};
 use super::outputs::Outputs;
 use super::reporting::report_error_as_json;
 use super::{Ended, Stop};
-use regatta_core::suite::rules::Metric;
+use regatta_core::suite::Metric;
 use regatta_core::text::shell_command;
 
 pub use add::{Keep, add_to_history};

@@ -10,10 +10,8 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::RecordError;
 use super::line::{self, Lines};
-use super::side::{CaseRecord, Side, Status};
-use super::types::RunHeader;
+use super::{CaseRecord, RecordError, RunHeader, Side, Status};
 use crate::input;
 use crate::suite::document::name_hint;
 use regatta_worker::attention::CaseId;

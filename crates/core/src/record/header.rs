@@ -8,9 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::identity::Identity;
 use crate::suite::plan::Place;
-use crate::suite::rules::Rules;
-use crate::suite::structural::Count;
-use crate::suite::{Override, Settings};
+use crate::suite::{Count, Override, Rules, Settings};
 use regatta_worker::attention::{Case, CaseId, VariantId};
 use regatta_worker::operator::Operators;
 use regatta_worker::protocol::Cache;

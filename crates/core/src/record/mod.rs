@@ -3,19 +3,23 @@
 pub mod baseline;
 pub mod disturbance;
 pub mod figures;
-pub mod header;
+mod header;
 pub mod history;
 pub mod identity;
 pub mod line;
 mod reduced;
 pub mod run_file;
 pub mod shards;
-pub mod side;
+mod side;
 pub mod sound;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod trace;
-pub mod types;
+mod types;
+
+pub use header::*;
+pub use side::*;
+pub use types::*;
 
 use std::io;
 use std::path::{Path, PathBuf};

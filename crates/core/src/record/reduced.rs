@@ -11,9 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::baseline::{self, CaseLine};
 use super::line::{self, Lines};
-use super::side::Side;
-use super::types::{Limited, OpenCases, Run, RunEnd, RunHeader};
-use super::{RecordError, SCHEMA_VERSION};
+use super::{Limited, OpenCases, RecordError, Run, RunEnd, RunHeader, SCHEMA_VERSION, Side};
 use crate::output::Draft;
 use crate::{checksum, input};
 
@@ -116,7 +114,7 @@ mod tests {
     use super::*;
     use crate::record::run_file::{Opening, RUN_FILE, RunWriter};
     use crate::record::testing::header;
-    use crate::record::types::{Entry, Measurement, Outcome};
+    use crate::record::{Entry, Measurement, Outcome};
     use regatta_worker::attention::CaseId;
     use regatta_worker::protocol::Measured;
     use regatta_worker::units::quantities;

@@ -12,10 +12,10 @@ use serde::Serialize;
 
 pub use read::{each, entries, header_of, read, started};
 
-use super::types::{
-    BaseId, Entry, Git, Limited, OpenCases, Run, RunEnd, RunHeader, short_revision,
+use super::{
+    BaseId, Entry, Git, Limited, OpenCases, RecordError, Run, RunEnd, RunHeader, line, reduced,
+    short_revision,
 };
-use super::{RecordError, line, reduced};
 use crate::checksum::{self, Contents};
 use regatta_worker::attention::CaseId;
 

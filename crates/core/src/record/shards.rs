@@ -7,12 +7,9 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::RecordError;
-use super::header::{Shard, plan_checksum};
 use super::line::Lines;
 use super::run_file::{RUN_FILE, differences};
-use super::side::Side;
-use super::types::{Run, RunEnd, RunHeader};
+use super::{RecordError, Run, RunEnd, RunHeader, Shard, Side, plan_checksum};
 use crate::input;
 use crate::suite::plan::Place;
 use regatta_worker::attention::CaseId;

@@ -13,10 +13,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::disturbance::{Disturbance, describe, worst};
 use super::figures::NamedFigures;
-use super::types::{Compared, Fault, Measurement, Parts, RunHeader};
+use super::{Compared, Fault, Measurement, Parts, RunHeader};
 use crate::machine::{ActivitySummary, Counters, Division, Shared, Structure};
-use crate::suite::matches_any;
-use crate::suite::rules::{Metric, Values};
+use crate::suite::{Metric, Values, matches_any};
 use regatta_worker::attention::{CaseId, ParamValue};
 use regatta_worker::units::{Dimensioned, Nanoseconds, counted, is_zero, quantities};
 

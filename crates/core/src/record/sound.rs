@@ -6,13 +6,13 @@
 use std::collections::{BTreeSet, HashSet};
 use std::ops::RangeInclusive;
 
-use super::side::{CaseRecord, is_time};
-use super::types::{
-    DeviceState, Entry, MachineLoad, Measurement, OpenCases, Outcome, RunHeader, WorkerRecord,
+use super::{
+    CaseRecord, DeviceState, Entry, MachineLoad, Measurement, OpenCases, Outcome, RunHeader,
+    WorkerRecord, is_time,
 };
 use crate::machine::{Counters, Structure};
 use crate::suite::plan::Place;
-use crate::suite::rules::{Expectation, Metric, Rules};
+use crate::suite::{Expectation, Metric, Rules};
 use regatta_worker::attention::{Case, CaseId};
 use regatta_worker::protocol::DeviceKind;
 use regatta_worker::units::{Nanoseconds, Share};

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::disturbance::Disturbance;
-use super::side::{CaseRecord, Invocation, Side, Status};
-use super::types::{Fault, Fingerprint, Git, RunHeader, SuiteRecord, WorkerRecord};
-use crate::suite::Cache;
-use crate::suite::rules::Metric;
+use super::{
+    CaseRecord, Fault, Fingerprint, Git, Invocation, RunHeader, Side, Status, SuiteRecord,
+    WorkerRecord,
+};
+use crate::suite::{Cache, Metric};
 use regatta_worker::attention::CaseId;
 
 /// A header of a small CPU run.

@@ -12,11 +12,7 @@ use regatta_worker::protocol::{Measured, Taken};
 use regatta_worker::units::Nanoseconds;
 
 pub use super::disturbance::{Disturbance, MachineLoad};
-pub use super::header::{
-    BaseId, Fingerprint, Git, How, Peak, RunHeader, Start, SuiteRecord, WorkerRecord,
-    short_revision,
-};
-pub use super::side::{Choices, Tuned};
+use super::{BaseId, Choices, RunHeader, Start};
 pub use crate::input::Damage;
 pub use crate::machine::DeviceState;
 

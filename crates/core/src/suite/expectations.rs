@@ -4,12 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Suite;
 use super::document::{DocumentError, TomlDocument, key, name_hint, or_near};
 use super::file::{ExpectTable, Facets};
-use super::rules::{Expectation, Metric, Origin, Selector};
-use super::structural::{Count, Limit, Quantity};
 use super::sweep::facets;
+use super::{Count, Expectation, Limit, Metric, Origin, Quantity, Selector, Suite};
 use regatta_worker::attention::axes::{SEQ, SEQ_AXES};
 use regatta_worker::attention::{Case, FACETS, ParamValue, Params, VariantId};
 use regatta_worker::operator::Problem;

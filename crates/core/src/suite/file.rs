@@ -11,8 +11,8 @@ use serde::de::{Deserializer, Error, IntoDeserializer, MapAccess, SeqAccess, Vis
 
 use super::environment::Environment;
 use super::operators::OperatorTable;
-use super::rules::{Ignored, Metric};
 use super::workers::Build;
+use super::{Ignored, Metric};
 use regatta_worker::protocol::Cache;
 
 /// A suite: what to measure, how, and what is demanded of the results.

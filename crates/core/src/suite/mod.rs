@@ -7,9 +7,9 @@ mod expectations;
 pub mod file;
 pub mod operators;
 pub mod plan;
-pub mod rules;
+mod rules;
 pub mod script;
-pub mod structural;
+mod structural;
 mod sweep;
 pub mod workers;
 
@@ -18,7 +18,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 pub use builtin::{BUILTIN, FILE_NAME_RULE, configure, load, load_in, names_a_file};
-pub use rules::{glob, matches_any, matches_id, matches_name};
+pub use rules::*;
+pub use structural::*;
 
 pub use regatta_worker::protocol::Cache;
 use regatta_worker::protocol::{DeviceKind, OutputSample};
@@ -27,8 +28,6 @@ use environment::Environment;
 use regatta_worker::attention::{Case, CaseId, ParamValue, Params, VariantId};
 use regatta_worker::operator::Operators;
 use regatta_worker::units::{is_one, one};
-use rules::{Origin, Rules};
-use structural::Count;
 use workers::{Build, OwnWorker};
 
 /// A suite: cases, how to measure them, and what is demanded of the results.

@@ -8,15 +8,12 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::document::{DocumentError, TomlDocument, TomlText, key, nearest};
-use super::expectations;
 use super::file::{
     ConfigFile, MeasureTable, PolicyTable, Replacements, Scalar, SuiteFile, ValueOr,
 };
-use super::operators;
-use super::rules::{Metric, Origin, Policy, glob};
 use super::sweep::{parameter, sweep};
 use super::workers::OwnWorker;
-use super::{Override, Settings, Suite};
+use super::{Metric, Origin, Override, Policy, Settings, Suite, expectations, glob, operators};
 use regatta_worker::attention::{
     Case, CaseId, NAME_RULE, ParamValue, ParseError, VariantId, is_name, parameter_name,
 };

@@ -9,7 +9,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::document::name_hint;
-use super::structural::{Action, Kind, Limit};
+use super::{Action, Kind, Limit};
 use crate::machine::short;
 pub use crate::metric::{Metric, Values};
 use regatta_worker::attention::{Case, FACETS};

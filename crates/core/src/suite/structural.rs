@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::rules::{Metric, Origin, Selector};
+use super::{Metric, Origin, Selector};
 use crate::machine::MODULE_LOADS;
 use regatta_worker::attention::Case;
 use regatta_worker::words;

@@ -105,7 +105,7 @@ fn what_cannot_stand_is_refused_by_file_line_key_value_and_fix() {
 
 #[test]
 fn a_policy_is_a_threshold_a_day_and_what_is_ignored() {
-    use super::rules::{Ignored, Metric, Policy};
+    use super::{Ignored, Metric, Policy};
     use regatta_worker::units::Share;
 
     let policy = |text: &str| {

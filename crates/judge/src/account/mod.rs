@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 
 use crate::judgement::{Account, AccountLine, Item};
 use regatta_core::machine::{ActivitySummary, Counters, Division, KernelChange, Sides};
-use regatta_core::record::types::Parts;
+use regatta_core::record::Parts;
 use regatta_worker::units::Nanoseconds;
 
 /// Lines that are listed one by one; the others are summed.

@@ -8,9 +8,8 @@ use crate::structure;
 use regatta_core::machine::{
     ActivitySummary, KernelChange, Scope, SideFigures, Sides, Structure, of_calls, plain,
 };
-use regatta_core::record::side::{CaseRecord, median};
-use regatta_core::record::types::{RunHeader, WorkerRecord};
-use regatta_core::suite::rules::Metric;
+use regatta_core::record::{CaseRecord, RunHeader, WorkerRecord, median};
+use regatta_core::suite::Metric;
 use regatta_worker::attention::{Case, CaseId};
 use regatta_worker::units::{Nanoseconds, Ratio, Share};
 

@@ -9,7 +9,7 @@ use regatta_core::machine::{
     ASKED_OF_CUDA, CALL_PEAK, DRIVER_ALLOCATIONS, DRIVER_FREES, NUMBA_ALLOCATIONS,
     SYNCHRONISATIONS, Scope, SideFigures, Sides,
 };
-use regatta_core::suite::rules::Metric;
+use regatta_core::suite::Metric;
 use regatta_worker::units::{Nanoseconds, Ratio, Share, part_of};
 
 /// Waiting for the host, or else gaps, where the host is in the time at all: behind a gate

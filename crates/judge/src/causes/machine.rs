@@ -4,7 +4,7 @@
 use super::facts::{Facts, Found};
 use crate::judgement::{Cause, Difference, Fact};
 use regatta_core::machine::Sides;
-use regatta_core::record::side::Conditions;
+use regatta_core::record::Conditions;
 use regatta_worker::units::{Ratio, Share};
 
 /// Smaller differences of the clock are its resolution.

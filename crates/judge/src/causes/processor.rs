@@ -4,8 +4,8 @@
 use super::facts::{Facts, Found, Pair};
 use crate::judgement::{Cause, Difference, Fact};
 use regatta_core::machine::{DENORMAL_VALUES, Sides, WIDER_RESULTS};
-use regatta_core::record::side::{CaseRecord, Invocation};
-use regatta_core::suite::rules::Metric;
+use regatta_core::record::{CaseRecord, Invocation};
+use regatta_core::suite::Metric;
 use regatta_worker::units::{Bytes, Digits, counted};
 
 /// The place in which a suite sets the number of threads.

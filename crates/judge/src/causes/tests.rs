@@ -4,8 +4,8 @@ use super::*;
 use crate::judgement::Mismatch;
 use crate::structure::{Structures, changes};
 use crate::testing::written;
-use regatta_core::record::side::{CaseRecord, median};
-use regatta_core::suite::rules::Policy;
+use regatta_core::record::{CaseRecord, median};
+use regatta_core::suite::Policy;
 use regatta_worker::units::Share;
 
 fn pair<'a>(base: &'a CaseRecord, head: &'a CaseRecord, ratio: f64) -> Pair<'a> {

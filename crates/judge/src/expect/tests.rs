@@ -1,6 +1,6 @@
 use super::*;
 use crate::testing::{around, disturbed, failed as crashed, side, timed, unsupported, with};
-use regatta_core::suite::rules::{Origin, Selector};
+use regatta_core::suite::{Origin, Selector};
 
 const AUTO: &str = "torch/efficient:s1000,d64,bwd";
 const ONE: &str = "torch/efficient:s1000,d64,bwd:num_splits_key=1";

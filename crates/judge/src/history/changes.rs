@@ -8,7 +8,7 @@
 
 use crate::judgement::Word;
 use crate::rule::{BothSides, EXACT_LIMIT, FEWEST, Terms, compare};
-use regatta_core::record::side::median;
+use regatta_core::record::median;
 
 /// Runs on each side of a change, at the least.
 pub const SHORTEST: usize = 5;

@@ -19,8 +19,8 @@ use crate::judgement::{Mismatch, Word};
 use crate::rule::{BothSides, FEWEST, GATE_ERROR, Terms, compare, shift};
 use changes::{beside, changes, correlation, middle};
 use regatta_core::record::history::{Came, History};
-use regatta_core::record::side::median;
-use regatta_core::suite::rules::Metric;
+use regatta_core::record::median;
+use regatta_core::suite::Metric;
 use regatta_worker::units::{Nanoseconds, Ratio, Share};
 use serde::Serialize;
 

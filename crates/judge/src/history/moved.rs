@@ -169,7 +169,7 @@ impl Movers<'_> {
                 .partition_point(|run| (*run as usize) < step.run);
             let left = &series.times[at.saturating_sub(BESIDE)..at];
             let right = &series.times[at..series.times.len().min(at + BESIDE)];
-            let level = |times: &[Nanoseconds]| regatta_core::record::side::median(times);
+            let level = |times: &[Nanoseconds]| regatta_core::record::median(times);
             let (Some(left), Some(right)) = (level(left), level(right)) else {
                 continue;
             };

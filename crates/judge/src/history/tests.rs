@@ -6,8 +6,8 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 use crate::judgement::Mismatch;
+use regatta_core::record::Git;
 use regatta_core::record::history::{About, CaseTimes, HistoryRun};
-use regatta_core::record::types::Git;
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::quantities;
 

@@ -10,7 +10,7 @@ use regatta_core::machine::{
     BYTES, Counts, DRIVER_ALLOCATIONS, DRIVER_FREES, INSTRUCTIONS, KernelChange, LaunchChange,
     MODULE_LOADS, SYNCHRONISATIONS, Sides, moves_data, short,
 };
-use regatta_core::suite::structural::{Action, Kind};
+use regatta_core::suite::{Action, Kind};
 use regatta_worker::attention::ParamValue;
 use regatta_worker::units::{ARROW, Bytes, Nanoseconds, Ratio, Share, from_to};
 

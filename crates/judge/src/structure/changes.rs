@@ -13,8 +13,8 @@ use regatta_core::machine::{
     BYTES, Became, DRIVER_ALLOCATIONS, DRIVER_FREES, KernelChange, Launch, LaunchChange,
     SYNCHRONISATIONS, Sides, Structure, moves_data, of_calls,
 };
-use regatta_core::record::side::CaseRecord;
-use regatta_core::suite::structural::{Kind, MEMORY_SHARE, is_steady};
+use regatta_core::record::CaseRecord;
+use regatta_core::suite::{Kind, MEMORY_SHARE, is_steady};
 use regatta_worker::attention::ParamValue;
 
 /// Every difference, what fails first, then by kind. `None` where a side has no structure.

@@ -8,7 +8,7 @@ use crate::judgement::{Difference, Uncounted};
 use regatta_core::machine::{
     Counters, Counts, HardwareCounter, INSTRUCTIONS, METRICS, Sides, Structure, short,
 };
-use regatta_core::suite::structural::{Action, Kind};
+use regatta_core::suite::{Action, Kind};
 use regatta_worker::units::ARROW;
 
 /// The name of a change of the whole call, if other kernels run than before.
@@ -61,7 +61,7 @@ fn all_compared(pair: &Structures) -> Vec<ComparedCounts> {
     all.collect()
 }
 
-fn counters(record: &regatta_core::record::side::CaseRecord) -> Option<&Counters> {
+fn counters(record: &regatta_core::record::CaseRecord) -> Option<&Counters> {
     record.counters.as_deref()
 }
 

@@ -6,11 +6,8 @@ use super::multiprocessors;
 use crate::complete::{allowed, unmeasured};
 use crate::judgement::{ExpectationResult, Word};
 use regatta_core::machine::{CENSUS, Launch, Structure, moves_data, normalised, short};
-use regatta_core::record::header::Built;
-use regatta_core::record::side::{CaseRecord, Side, Status};
-use regatta_core::suite::matches_name;
-use regatta_core::suite::rules::Rules;
-use regatta_core::suite::structural::{Limit, Quantity};
+use regatta_core::record::{Built, CaseRecord, Side, Status};
+use regatta_core::suite::{Limit, Quantity, Rules, matches_name};
 use regatta_worker::attention::CaseId;
 
 /// Holds each case of a side to the limits that select it. Cases that are unsupported,
@@ -184,7 +181,7 @@ fn result(limit: &Limit, build: Option<(&String, &Built)>) -> ExpectationResult 
 mod tests {
     use super::*;
     use crate::testing::{failed, side, timed, unsupported, written};
-    use regatta_core::suite::rules::{Origin, Selector};
+    use regatta_core::suite::{Origin, Selector};
     use regatta_worker::units::Nanoseconds;
     fn limit(count: &str, at_least: Option<f64>, at_most: Option<f64>) -> Limit {
         Limit {

@@ -2,7 +2,7 @@
 //!
 //! Exact facts need no statistics: one call tells them, and they hold on a device that
 //! is throttled or shared. How each is taken is the suite's policy
-//! ([`regatta_core::suite::structural`]).
+//! ([`regatta_core::suite::Kind`]).
 
 mod changes;
 mod instructions;
@@ -16,10 +16,8 @@ pub use vanished::vanished;
 use crate::judgement::{Difference, Direction, Mismatch, StructuralChange};
 use crate::tuners;
 use regatta_core::machine::{ASKED_OF_CUDA, Sides};
-use regatta_core::record::side::CaseRecord;
-use regatta_core::record::types::RunHeader;
-use regatta_core::suite::rules::Policy;
-use regatta_core::suite::structural::{Action, Kind};
+use regatta_core::record::{CaseRecord, RunHeader};
+use regatta_core::suite::{Action, Kind, Policy};
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::Nanoseconds;
 

@@ -8,7 +8,7 @@ use crate::testing::{around, written};
 use regatta_core::machine::{
     ActivitySummary, CountedCall, CountedKernel, Counters, INSTRUCTIONS, METRICS, Shared, Structure,
 };
-use regatta_core::suite::rules::Ignored;
+use regatta_core::suite::Ignored;
 
 fn structure(record: &mut CaseRecord) -> &mut Structure {
     record.structure.as_mut().unwrap()

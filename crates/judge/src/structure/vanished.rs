@@ -2,8 +2,8 @@
 
 use crate::judgement::Uncounted;
 use regatta_core::machine::{EVIDENCE, Launch, Structure, moves_data};
-use regatta_core::record::side::CaseRecord;
-use regatta_core::suite::structural::{Action, Kind};
+use regatta_core::record::CaseRecord;
+use regatta_core::suite::{Action, Kind};
 use regatta_worker::attention::ParamValue;
 
 use super::changes::kind;

@@ -6,7 +6,7 @@ use super::{Analysis, analyse};
 use crate::judgement::{VerdictOutcome, Word};
 use crate::rule::{BothSides, FEWEST as ENOUGH, GATE_ERROR, Terms, compare};
 use regatta_core::machine::{Sides, Summary};
-use regatta_core::record::side::median;
+use regatta_core::record::median;
 use regatta_core::record::trace::{Repeated, RunTimes, Spent, Trace};
 use regatta_worker::units::{Nanoseconds, Ratio, Share, counted};
 

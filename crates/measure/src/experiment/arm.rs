@@ -21,15 +21,11 @@ use crate::schedule::blocks;
 use crate::session::{RunningSide, Session, SessionState, reference_worker};
 use crate::workers::Processes;
 use regatta_core::output::{REPORT_FILES, check_writable};
-use regatta_core::record::RecordError;
-use regatta_core::record::header::{
-    Git, PairSide, Pairing, RunHeader, SUITE_BUILD, Shard, SuiteRecord, plan_checksum,
-};
-use regatta_core::record::now;
 use regatta_core::record::run_file::{Before, Opening, RunWriter};
-use regatta_core::record::side::Side;
-use regatta_core::record::types::{Entry, Run};
-use regatta_core::record::{METHOD_VERSION, SCHEMA_VERSION};
+use regatta_core::record::{
+    Entry, Git, METHOD_VERSION, PairSide, Pairing, RecordError, Run, RunHeader, SCHEMA_VERSION,
+    SUITE_BUILD, Shard, Side, SuiteRecord, now, plan_checksum,
+};
 use regatta_core::secrets;
 use regatta_core::suite::Suite;
 use regatta_core::suite::plan::{Place, deal};

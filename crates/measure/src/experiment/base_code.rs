@@ -7,10 +7,9 @@ use super::MeasureOptions;
 use crate::versions::Spec;
 use crate::workers::OWN;
 use regatta_core::output;
-use regatta_core::record::header::RunHeader;
 use regatta_core::record::identity::WorkerIdentity;
-use regatta_core::record::side::Side;
-use regatta_core::suite::rules::Metric;
+use regatta_core::record::{RunHeader, Side};
+use regatta_core::suite::Metric;
 use regatta_core::text::plain_name;
 use regatta_judge as judge;
 use regatta_worker::attention::CaseId;
@@ -211,9 +210,9 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use regatta_core::record::header::{Git, WorkerRecord};
     use regatta_core::record::identity::Identity;
     use regatta_core::record::testing::header;
+    use regatta_core::record::{Git, WorkerRecord};
 
     /// A run of two Python workers at a clean revision.
     fn measured(change: impl FnOnce(&mut RunHeader)) -> RunHeader {

@@ -15,12 +15,9 @@ use crate::versions::Spec;
 use crate::worker::{Launcher, at_once};
 use crate::workers::Processes;
 use regatta_core::record::baseline::Store;
-use regatta_core::record::header::{PairSide, Pairing};
-use regatta_core::record::now;
 use regatta_core::record::run_file::{Opening, going_on};
-use regatta_core::record::types::{BaseId, Run, short_revision};
-use regatta_core::suite::Suite;
-use regatta_core::suite::rules::Rules;
+use regatta_core::record::{BaseId, PairSide, Pairing, Run, now, short_revision};
+use regatta_core::suite::{Rules, Suite};
 use regatta_judge::Options;
 use regatta_worker::attention::{Case, CaseId, VariantId};
 

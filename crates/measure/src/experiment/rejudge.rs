@@ -6,10 +6,8 @@ use std::slice;
 use super::ExperimentError;
 use super::stored::{StoredRun, baseline_of, find, read};
 use regatta_core::record::baseline::Store;
-use regatta_core::record::header::in_turn;
 use regatta_core::record::run_file::RUN_FILE;
-use regatta_core::record::side::Side;
-use regatta_core::record::types::BaseId;
+use regatta_core::record::{BaseId, Side, in_turn};
 use regatta_judge::judgement::Judgement;
 use regatta_judge::{self as judge, Options};
 

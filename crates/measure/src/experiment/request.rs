@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::{ExperimentError, Listener};
 use regatta_core::suite::document::{name_hint, nearest};
-use regatta_core::suite::rules::{Metric, Origin};
 use regatta_core::suite::script::Script;
 use regatta_core::suite::workers::{OwnWorker, PythonCode};
 use regatta_core::suite::{self, BUILTIN, Override, Suite};
+use regatta_core::suite::{Metric, Origin};
 use regatta_worker::attention::{ParamValue, parameter_name};
 use regatta_worker::units::Share;
 

@@ -12,9 +12,7 @@ use regatta_core::checksum::Checksum;
 use regatta_core::record::baseline::{self, Store};
 use regatta_core::record::run_file::RUN_FILE;
 use regatta_core::record::shards::{self, ShardError};
-use regatta_core::record::side::Side;
-use regatta_core::record::types::{BaseId, Run, RunHeader};
-use regatta_core::record::{RecordError, check_kind};
+use regatta_core::record::{BaseId, RecordError, Run, RunHeader, Side, check_kind};
 
 /// The base that a run is compared with.
 pub struct StoredBase {

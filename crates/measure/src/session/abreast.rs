@@ -15,7 +15,7 @@ use super::{Observer, counts_structure};
 use crate::laps::Laps;
 use crate::schedule::Block;
 use crate::worker::at_once;
-use regatta_core::record::header::PairSide;
+use regatta_core::record::PairSide;
 use regatta_core::suite::Settings;
 
 /// Runs blocks, handing each entry to the writer of its side as soon as it is there. Where only one

@@ -6,9 +6,8 @@ use regatta_core::machine::{
     ASKED_OF_CUDA, CENSUS, CENSUS_FAILED, Counters, Division, INSTRUCTIONS, Launch, METRICS,
     RecordedCall, Structure,
 };
-use regatta_core::record::types::{Choices, Measurement, Tuned};
-use regatta_core::suite::structural::Count;
-use regatta_core::suite::{Settings, Suite};
+use regatta_core::record::{Choices, Measurement, Tuned};
+use regatta_core::suite::{Count, Settings, Suite};
 use regatta_cuda::kernels::arch::Arch;
 use regatta_cuda::kernels::occupancy::{Demand, resident};
 use regatta_worker::attention::Case;

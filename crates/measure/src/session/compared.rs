@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use regatta_core::record::types::Compared;
+use regatta_core::record::Compared;
 use regatta_worker::protocol::OutputSample;
 
 /// The comparison of the head's outputs with the base's, and their relative L2 differences by

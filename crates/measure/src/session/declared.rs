@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use crate::interrupt;
 use crate::verify::Rejected;
 use crate::worker::{Conversation, Launcher};
-use regatta_core::record::types::Fault;
+use regatta_core::record::Fault;
 use regatta_worker::attention::tolerance::ErrorSums;
 use regatta_worker::operator::{Operands, Operator, OutputTensor};
 use regatta_worker::protocol::{Compare, ReplyBody, RequestBody, TensorError};

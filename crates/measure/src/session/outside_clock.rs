@@ -26,8 +26,7 @@ use crate::interference::is_watched;
 use crate::worker::Conversation;
 use crate::worker::channel::REPLIES_THREAD;
 use crate::worker::descendants::tree;
-use regatta_core::record::side::{median, median_count};
-use regatta_core::record::types::Measurement;
+use regatta_core::record::{Measurement, median, median_count};
 use regatta_worker::attention::tolerance::{results, tolerable};
 use regatta_worker::attention::{Case, work};
 use regatta_worker::protocol::{

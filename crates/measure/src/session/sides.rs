@@ -6,9 +6,8 @@ use super::declared::compare_sides;
 use super::lane::{LaneCase, RunningSides, Stage};
 use super::{Fault, failed};
 use regatta_core::metric::ratio_in_turns;
-use regatta_core::record::header::PairSide;
-use regatta_core::record::types::{Compared, Outcome};
-use regatta_core::suite::rules::Metric;
+use regatta_core::record::{Compared, Outcome, PairSide};
+use regatta_core::suite::Metric;
 
 /// The base's case and the head's, of a block that has both.
 fn pair<'b, 'l, 'a>(

@@ -10,9 +10,9 @@ use crate::interference::{CoreTimes, MachineCounters};
 use crate::schedule::Block;
 use crate::schedule::Lane;
 use crate::testing::{self, variant};
-use regatta_core::record::header::PairSide;
+use regatta_core::record::PairSide;
 use regatta_core::suite;
-use regatta_core::suite::rules::Metric;
+use regatta_core::suite::Metric;
 use regatta_worker::protocol::RequestBody;
 use regatta_worker::protocol::{
     Census, Checked, Hello, Measured, PROBES, Prepared, Repeat, RepeatStep, TensorError,

@@ -5,8 +5,8 @@
 
 use super::lane::{LaneCase, RunningSides, Stage};
 use regatta_core::metric::turn_ratios;
-use regatta_core::record::side::median;
-use regatta_core::suite::rules::Metric;
+use regatta_core::record::median;
+use regatta_core::suite::Metric;
 
 /// Has each worker of a block that is ready take its samples, in turns where there are two. Two sides
 /// swap places from one round to the next.

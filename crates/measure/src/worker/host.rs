@@ -21,7 +21,7 @@ use super::protocol::{
 };
 use super::{Conversation, Forking, WorkerError, WorkerFailure, WorkerSpec, at_once};
 use crate::loaded;
-use regatta_core::record::types::{How, Start};
+use regatta_core::record::{How, Start};
 use regatta_core::secrets;
 use regatta_core::text::json_of_plain_text;
 

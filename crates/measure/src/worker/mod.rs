@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use self::protocol::{Hello, ReplyBody, RequestBody};
 use regatta_core::locked::LockedFolder;
-use regatta_core::record::types::Start;
+use regatta_core::record::Start;
 pub use regatta_worker::protocol;
 
 /// The command that starts a worker.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::text::shell_quoted;
 use regatta_core::record::SCHEMA_VERSION;
-use regatta_core::suite::rules::Metric;
+use regatta_core::suite::Metric;
 use regatta_judge::judgement::Word;
 use regatta_measure::versions::Version;
 use regatta_measure::versions::bisect::{CaseReading, Ending, FoundStep, Searched, Tried, skipped};

@@ -4,7 +4,7 @@ use super::Bisect;
 use crate::RenderError;
 use crate::document::{Block, Document, ListItem, Table, TableRow, Tone};
 use crate::text::{one_line, shorten};
-use regatta_core::suite::rules::Metric;
+use regatta_core::suite::Metric;
 use regatta_judge::judgement::{MetricRow, Word};
 use regatta_measure::versions::bisect::{CaseReading, Ending, FoundStep};
 use regatta_measure::versions::search::Towards;

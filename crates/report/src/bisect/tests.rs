@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::fixture::{fits, stands_alone};
-use regatta_core::record::header::PairSide;
+use regatta_core::record::PairSide;
 use regatta_measure::versions::bisect::Stretch;
 use regatta_worker::units::Ratio;
 

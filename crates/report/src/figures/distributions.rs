@@ -11,7 +11,7 @@ use super::{ASIDE, Figure, LABEL, Letters, Sheet};
 use crate::html::taken;
 use crate::summary::SortedRows;
 use crate::{RenderError, Report};
-use regatta_core::record::types::Entry;
+use regatta_core::record::Entry;
 use regatta_judge::judgement::{Row, Timing};
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::{Share, numbers};

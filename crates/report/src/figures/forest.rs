@@ -9,7 +9,7 @@ use crate::Report;
 use crate::by_axes::by_axes;
 use crate::document::Tone;
 use crate::summary::SortedRows;
-use regatta_core::suite::rules::Metric;
+use regatta_core::suite::Metric;
 use regatta_judge::judgement::{Judgement, Word};
 use regatta_worker::units::{ARROW, Ratio, Share, counted};
 

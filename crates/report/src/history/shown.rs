@@ -5,7 +5,7 @@ use crate::RenderError;
 use crate::document::{Block, Document, Table, TableRow, Tone};
 use crate::figures::{Figure, LinePlot, PlotLine, Sheet};
 use crate::judgement::Lists;
-use regatta_core::record::side::median;
+use regatta_core::record::median;
 use regatta_judge::history::{Event, Series, Step};
 use regatta_judge::revision_text;
 use regatta_worker::units::{ARROW, Nanoseconds, Ratio, Share, counted, from_to};

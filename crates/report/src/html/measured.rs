@@ -7,8 +7,8 @@ use super::context::{LISTED, PageContext};
 use crate::document::{Block, Table, TableRow, Tone};
 use crate::judgement::mismatches;
 use crate::text::shell_command;
-use regatta_core::record::header::SuiteRecord;
-use regatta_core::suite::rules::{Metric, Rules};
+use regatta_core::record::SuiteRecord;
+use regatta_core::suite::{Metric, Rules};
 use regatta_worker::units::{Elapsed, Nanoseconds};
 
 /// The section.

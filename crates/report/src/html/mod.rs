@@ -24,7 +24,7 @@ use super::judgement::{Lists, list, verdict, verdicts};
 use super::summary::{RowList, reproduce};
 use super::text::{link_part, one_line};
 use super::{RenderError, Report};
-use regatta_core::record::types::RunHeader;
+use regatta_core::record::RunHeader;
 use regatta_judge::axes::AxisTable;
 use regatta_judge::judgement::{Row, tally};
 use regatta_worker::units::counted;

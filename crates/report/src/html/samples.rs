@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use regatta_core::record::types::{Entry, Outcome};
+use regatta_core::record::{Entry, Outcome};
 use regatta_judge::axes::AxisTable;
 use regatta_worker::units::numbers;
 

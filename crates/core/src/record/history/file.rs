@@ -12,8 +12,7 @@ use super::{About, Came, History, HistoryRun, Reduced};
 use crate::input;
 use crate::record::baseline::{folders, machine_files};
 use crate::record::line::{self, Lines};
-use crate::record::side::is_time;
-use crate::record::{RecordError, SCHEMA_VERSION, check_kind, check_name, machine_file};
+use crate::record::{RecordError, SCHEMA_VERSION, check_kind, check_name, is_time, machine_file};
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::Nanoseconds;
 

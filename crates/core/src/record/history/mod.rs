@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 
 pub use file::{Added, HistoryFile, HistoryStore};
 
-use super::RecordError;
-use super::side::{CaseRecord, Side, Status, median};
-use super::types::{Damage, Git, Run, RunHeader, VerdictOutcome};
+use super::{
+    CaseRecord, Damage, Git, RecordError, Run, RunHeader, Side, Status, VerdictOutcome, median,
+};
 use crate::input;
 use crate::metric::Metric;
 use regatta_worker::attention::CaseId;

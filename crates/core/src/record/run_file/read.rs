@@ -8,9 +8,8 @@ use rayon::prelude::*;
 
 use super::RunLine;
 use crate::input::{self, Damage};
-use crate::record::RecordError;
 use crate::record::line::{self, Lines};
-use crate::record::types::{Entry, Run, RunHeader};
+use crate::record::{Entry, RecordError, Run, RunHeader};
 use regatta_worker::attention::CaseId;
 
 /// Lines that are read at once, by all processors.

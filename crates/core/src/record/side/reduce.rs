@@ -13,8 +13,9 @@ use crate::machine::{
 };
 use crate::metric::{Values, host_ratios};
 use crate::record::run_file::each;
-use crate::record::types::{Choices, Damage, Entry, Fault, Measurement, Outcome, Parts, Run};
-use crate::record::{RecordError, reduced};
+use crate::record::{
+    Choices, Damage, Entry, Fault, Measurement, Outcome, Parts, RecordError, Run, reduced,
+};
 use crate::suite::Settings;
 use crate::text;
 use regatta_worker::attention::ParamValue;

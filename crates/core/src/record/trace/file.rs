@@ -121,8 +121,8 @@ mod tests {
 
     use super::*;
     use crate::machine::{Launch, Moments, Operation, Process, Recording, Work};
+    use crate::record::Damage;
     use crate::record::trace::testing;
-    use crate::record::types::Damage;
 
     fn trace() -> Trace {
         let operation = |start: u64, work| Operation {

@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Recording;
-use crate::record::types::{Damage, Fingerprint, Git};
+use crate::record::{Damage, Fingerprint, Git};
 use regatta_worker::units::Nanoseconds;
 
 /// The first line of a trace.

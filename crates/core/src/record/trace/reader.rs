@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{TraceHeader, interned, numbered};
 use crate::machine::{Launch, Moments, Operation, Process, Recording, TracedGpu, Work};
-use crate::record::line;
-use crate::record::types::Damage;
+use crate::record::{Damage, line};
 use crate::secrets;
 
 /// A line that is not of an operation: those have kinds of their own.

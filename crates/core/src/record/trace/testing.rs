@@ -3,7 +3,7 @@
 use super::{Trace, TraceHeader};
 use crate::machine::Recording;
 use crate::machine::testing::Writer;
-use crate::record::types::Fingerprint;
+use crate::record::Fingerprint;
 
 /// The backward kernel whose grid is the number of key splits.
 pub const BACKWARD: &str =
