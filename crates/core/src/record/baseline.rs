@@ -344,4 +344,25 @@ mod tests {
         let record = read.cases.values().next().unwrap();
         assert!(matches!(record.status, Status::Missing { .. }));
     }
+
+    /// A line whose circumstances lie beside the values: they are not passed over.
+    #[test]
+    fn an_invocation_with_an_unknown_member_is_damage() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut record = around(1.0);
+        record.invocations[0].threads = Some(2);
+        let run = side("run", vec![("cpu/flash:s64,d64", record)]);
+        let store = Store::new(folder.path());
+        let path = store.save("s", &run, Timestamp::now(), false).unwrap();
+        assert_eq!(read(&path).unwrap().cases, run.cases);
+        let text = fs::read_to_string(&path).unwrap();
+        let (header, line) = text.split_once('\n').unwrap();
+        let (body, _) = line.rsplit_once(",\"sum\"").unwrap();
+        let flat = body.replace("\"circumstances\":{\"threads\":2}", "\"threads\":2");
+        let sum = crc32fast::hash(format!("{flat}}}").as_bytes());
+        let flat = format!("{header}\n{flat},\"sum\":\"{sum:08x}\"}}\n");
+        fs::write(&path, flat).unwrap();
+        let damage = &read(&path).unwrap().damage[0];
+        assert!(damage.contains("unknown field `threads`"), "{damage}");
+    }
 }

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 mod reduce;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use super::disturbance::{Disturbance, describe, worst};
 use super::figures::NamedFigures;
@@ -160,20 +160,21 @@ pub enum Status {
 }
 
 /// The values of one invocation of a case.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
 pub struct Invocation {
     /// Which.
     pub number: u32,
     /// The value of each metric: nanoseconds or bytes.
     pub values: Values,
     /// Boxed: a GPU's invocations seldom have any of it, and a run may have millions of them.
-    #[serde(flatten)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     circumstances: Option<Box<Circumstances>>,
 }
 
 /// The circumstances of an invocation: ratios, threads, disturbances.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Circumstances {
     /// The ratios to the base's metrics, where their samples were taken in turns.
@@ -208,45 +209,6 @@ pub struct Circumstances {
 
 /// Those of an invocation of which nothing else is known.
 static NO_CIRCUMSTANCES: LazyLock<Circumstances> = LazyLock::new(Circumstances::default);
-
-/// An invocation as a line has it: flattened members are slow to read.
-#[derive(Deserialize)]
-struct WrittenInvocation {
-    number: u32,
-    values: Values,
-    #[serde(default)]
-    ratios: BTreeMap<Metric, f64>,
-    host_ratio: Option<f64>,
-    threads: Option<u32>,
-    page_faults: Option<u32>,
-    #[serde(default)]
-    waits_taken_out: bool,
-    waited_ns: Option<Nanoseconds>,
-    growth_bytes_per_call: Option<f64>,
-    #[serde(default)]
-    disturbed: Vec<Disturbance>,
-    #[serde(default)]
-    first_call_disturbed: bool,
-}
-
-impl<'de> Deserialize<'de> for Invocation {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Invocation, D::Error> {
-        let written = WrittenInvocation::deserialize(deserializer)?;
-        let circumstances = Circumstances {
-            ratios: written.ratios,
-            host_ratio: written.host_ratio,
-            threads: written.threads,
-            page_faults: written.page_faults,
-            waits_taken_out: written.waits_taken_out,
-            waited_ns: written.waited_ns,
-            growth_bytes_per_call: written.growth_bytes_per_call,
-            disturbed: written.disturbed,
-            first_call_disturbed: written.first_call_disturbed,
-        };
-        let WrittenInvocation { number, values, .. } = written;
-        Ok(Invocation::new(number, values, circumstances))
-    }
-}
 
 impl Deref for Invocation {
     type Target = Circumstances;

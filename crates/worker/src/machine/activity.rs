@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use super::intervals::{Cover, Ran, divide};
 use super::names::moves_data;
@@ -58,12 +58,11 @@ pub const DRIVER_ALLOCATIONS: &str = "driver_allocations";
 pub const DRIVER_FREES: &str = "driver_frees";
 
 /// An [`Activity`] in a few figures; what a baseline keeps.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct ActivitySummary {
     /// The use of the device's time. If one gap's launch is not known, it is unknown
     /// how much all of them owe to the host.
-    #[serde(flatten)]
     pub time: DeviceTime,
     /// Copies by the driver.
     pub copies: u64,
@@ -85,52 +84,6 @@ pub struct ActivitySummary {
 
 fn uncalled(calls: &BTreeMap<String, u64>) -> bool {
     calls.is_empty()
-}
-
-/// A summary as a line has it: flattened members are slow to read.
-#[derive(Deserialize)]
-struct WrittenSummary {
-    busy_ns: u64,
-    span_ns: u64,
-    gaps: u64,
-    longest_gap_ns: Option<u64>,
-    host_bound_ns: Option<u64>,
-    copying_ns: Option<u64>,
-    overlap_ns: u64,
-    streams_at_once_ns: Option<u64>,
-    copies: u64,
-    moving_ns: Option<u64>,
-    longest: Option<usize>,
-    host_ns: u64,
-    #[serde(default)]
-    calls: Shared<BTreeMap<String, u64>>,
-    #[serde(default)]
-    calls_ns: BTreeMap<String, u64>,
-}
-
-impl<'de> Deserialize<'de> for ActivitySummary {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ActivitySummary, D::Error> {
-        let written = WrittenSummary::deserialize(deserializer)?;
-        let time = DeviceTime {
-            busy_ns: written.busy_ns,
-            span_ns: written.span_ns,
-            gaps: written.gaps,
-            longest_gap_ns: written.longest_gap_ns,
-            host_bound_ns: written.host_bound_ns,
-            copying_ns: written.copying_ns,
-            overlap_ns: written.overlap_ns,
-            streams_at_once_ns: written.streams_at_once_ns,
-        };
-        Ok(ActivitySummary {
-            time,
-            copies: written.copies,
-            moving_ns: written.moving_ns,
-            longest: written.longest,
-            host_ns: written.host_ns,
-            calls: written.calls,
-            calls_ns: written.calls_ns,
-        })
-    }
 }
 
 impl ActivitySummary {
