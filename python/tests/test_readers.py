@@ -324,7 +324,7 @@ def test_a_line_and_a_file_that_fail_are_named_once(tmp_path: Path) -> None:
         reason = prepared(worker, case)["reason"]
     assert reason == "bench.py:1: the call raised ZeroDivisionError: division by zero"
     absent = f"{path}.gone"
-    assert refused(absent) == f"{absent} cannot be read: No such file or directory"
+    assert refused(absent, request="hello") == f"{absent} cannot be read: No such file or directory"
 
 
 TESTS = """
@@ -417,13 +417,8 @@ def test_tests_that_take_a_benchmark_are_cases_with_their_parameters(tmp_path: P
 def test_a_test_that_cannot_be_timed_is_named(
     tmp_path: Path, script: str, arguments: tuple[str, ...], words: str
 ) -> None:
-    path = write(tmp_path, script)
-    with started(path, *arguments) as worker:
-        reply = worker.ask("hello", protocol=1)
-        if reply["type"] == "hello":
-            reply = worker.ask("list")
-    assert reply["type"] == "failed", reply
-    assert " ".join(words.split()) in " ".join(reply["reason"].split())
+    reason = refused(write(tmp_path, script), *arguments)
+    assert " ".join(words.split()) in " ".join(reason.split())
 
 
 @pytest.mark.parametrize(
@@ -485,13 +480,7 @@ def test_a_test_that_cannot_be_timed_is_named(
 def test_a_benchmark_that_cannot_be_read_is_named_with_its_line(
     tmp_path: Path, script: str, words: str
 ) -> None:
-    path = write(tmp_path, script)
-    with started(path) as worker:
-        reply = worker.ask("hello", protocol=1)
-        if reply["type"] == "hello":
-            reply = worker.ask("list")
-    assert reply["type"] == "failed", reply
-    assert words in reply["reason"]
+    assert words in refused(write(tmp_path, script))
 
 
 def test_no_benchmark_of_a_pattern_is_named(tmp_path: Path) -> None:
@@ -505,12 +494,9 @@ def test_no_benchmark_of_a_pattern_is_named(tmp_path: Path) -> None:
         (("Sums",), "`Sums`: choose benchmarks by `-- --benchmark PATTERN`"),
         (("--benchmark",), "argument --benchmark: expected one argument"),
     ):
-        with started(path, *pattern) as worker:
-            assert words in worker.ask("hello", protocol=1)["reason"]
-    with started(write(tmp_path, CASES), "--benchmark", "nowhere") as worker:
-        reply = worker.ask("hello", protocol=1)
-        reply = worker.ask("list") if reply["type"] == "hello" else reply
-        assert "no benchmark of bench.py matches nowhere; it has total, alone" in reply["reason"]
+        assert words in refused(path, *pattern, request="hello")
+    reason = refused(write(tmp_path, CASES), "--benchmark", "nowhere")
+    assert "no benchmark of bench.py matches nowhere; it has total, alone" in reason
 
 
 @pytest.mark.parametrize(
@@ -531,14 +517,9 @@ def test_no_benchmark_of_a_pattern_is_named(tmp_path: Path) -> None:
 def test_a_class_that_cannot_be_set_up_is_named(tmp_path: Path, script: str, words: str) -> None:
     head = "import torch\nfrom kernels.benchmark import Benchmark\nclass Relu(Benchmark):\n    "
     path = hugging_face(tmp_path, head + (script or "pass"))
-    with started(path, "--kernel", "hub/relu@v1") as worker:
-        reply = worker.ask("hello", protocol=1)
-        if reply["type"] == "hello":
-            reply = worker.ask("list")
-    assert reply["type"] == "failed", reply
-    assert words in reply["reason"]
+    assert words in refused(path, "--kernel", "hub/relu@v1")
 
 
 def test_a_kernel_that_is_not_built_is_named(tmp_path: Path) -> None:
-    reason = refused(hugging_face(tmp_path, RELU))
+    reason = refused(hugging_face(tmp_path, RELU), request="hello")
     assert f"FileNotFoundError: no build in {tmp_path.name}. Build it, or name another:" in reason

@@ -150,13 +150,14 @@ def names(script: str, *arguments: str) -> list[str]:
     return [str(places.Place(case["variant"], case["params"], "")) for case in cases]
 
 
-def refused(script: str, request: str = "hello") -> str:
-    with started(script) as worker:
-        reply = worker.ask("hello", protocol=1)
-        if request == "list":
-            assert reply["type"] == "hello", reply
-            reply = worker.ask("list")
+def refused(script: str, *arguments: str, request: str = "") -> str:
+    """The reason for which a script fails: its hello, its list, or either."""
+    with started(script, *arguments) as worker:
+        asked, reply = "hello", worker.ask("hello", protocol=1)
+        if reply["type"] == "hello":
+            asked, reply = "list", worker.ask("list")
     assert reply["type"] == "failed", reply
+    assert request in ("", asked)
     return str(reply["reason"])
 
 
@@ -237,7 +238,7 @@ def test_benchmarks_of_pyperf_have_their_names(tmp_path: Path) -> None:
         "later:name=later",
         "sh:name=command",
     ]
-    assert "returned non-zero exit status 3" in refused(write(tmp_path, script), "list")
+    assert "returned non-zero exit status 3" in refused(write(tmp_path, script), request="list")
 
 
 def test_calls_in_comprehensions_have_their_variables(tmp_path: Path) -> None:
@@ -463,11 +464,13 @@ def test_a_call_that_raises_fails_alone(tmp_path: Path) -> None:
 def test_what_is_said_of_a_script_that_cannot_be_served(
     tmp_path: Path, script: str, request_type: str, words: str
 ) -> None:
-    assert words in refused(write(tmp_path, script), request_type)
+    assert words in refused(write(tmp_path, script), request=request_type)
 
 
 def test_a_script_that_is_not_there_is_named(tmp_path: Path) -> None:
-    assert "none.py cannot be read: No such file" in refused(str(tmp_path / "none.py"))
+    assert "none.py cannot be read: No such file" in refused(
+        str(tmp_path / "none.py"), request="hello"
+    )
 
 
 def test_nothing_is_imported_that_the_script_does_not_import(tmp_path: Path) -> None:
