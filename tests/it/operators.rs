@@ -19,11 +19,7 @@ fn example(name: &str) -> Option<Place> {
     let suite = format!("{name}.toml");
     let text = fs::read_to_string(place.path().join(&suite)).unwrap();
     place.write(&suite, &format!("{text}{SHORT}"));
-    place.write(".gitignore", "reports/\ncache/\n__pycache__/\n");
-    place.git(&["init", "-q"]);
-    place.git(&["add", "-A"]);
-    place.git(&["commit", "-qm", "base"]);
-    Some(place)
+    Some(place.committed())
 }
 
 fn ran(place: &Place, args: &[&str]) -> (i32, String) {
@@ -38,14 +34,13 @@ fn ran(place: &Place, args: &[&str]) -> (i32, String) {
     (output.status.code().unwrap_or(-1), text)
 }
 
-/// The gate of an example in which `from` is replaced by `to`.
-fn gated(name: &str, from: &str, to: &str) -> Option<(i32, String)> {
-    let place = example(name)?;
-    place.edit(&format!("{name}.py"), from, to);
-    Some(ran(
-        &place,
-        &["gate", &format!("./{name}.toml"), "--base", "git:HEAD"],
-    ))
+/// Runs regatta, which ends with this code and prints these words among the text that it returns.
+#[track_caller]
+fn says(place: &Place, args: &[&str], code: i32, words: &str) -> String {
+    let (ended, text) = ran(place, args);
+    assert_eq!(ended, code, "{text}");
+    assert!(text.contains(words), "`{words}` is not in: {text}");
+    text
 }
 
 /// A small case of each built-in operator.
@@ -103,9 +98,9 @@ fn each_input_of_a_built_in_operator_moves_its_results() {
         &format!("workers.mine = \"all.py\"\nsweep = [\n{sweep}]\n"),
     );
     place.write("all.py", "");
-    let (code, text) = ran(&place, &["worker", "check", "./all.toml"]);
-    assert_eq!(code, 0, "{text}");
-    let gradients = text.matches("is the gradient that finite differences give");
+    let words = "is the gradient that finite differences give";
+    let text = says(&place, &["worker", "check", "./all.toml"], 0, words);
+    let gradients = text.matches(words);
     assert_eq!(gradients.count(), 2 * 9, "{text}");
     let (_, text) = ran(&place, &["list", "--json"]);
     for name in BUILT_IN.map(|(name, _)| name) {
@@ -136,11 +131,10 @@ fn a_slip_in_a_users_operator_fails_the_gate() {
             "compared with ./reference.py:gated_delta in float64",
         ),
     ] {
-        let Some((code, text)) = gated(name, from, to) else {
-            return;
-        };
-        assert_eq!(code, 1, "{name}: {text}");
-        assert!(text.contains("wrong result"), "{name}: {text}");
+        let Some(place) = example(name) else { return };
+        place.edit(&format!("{name}.py"), from, to);
+        let gate = ["gate", &format!("./{name}.toml"), "--base", "git:HEAD"];
+        let text = says(&place, &gate, 1, "wrong result");
         assert!(text.contains(words), "{name}: {text}");
     }
 }
@@ -150,8 +144,7 @@ fn the_examples_are_right_and_their_inputs_matter() {
     for name in ["rmsnorm", "gated_delta"] {
         let Some(place) = example(name) else { return };
         let suite = format!("./{name}.toml");
-        let (code, text) = ran(&place, &["worker", "check", &suite]);
-        assert_eq!(code, 0, "{name}: {text}");
+        says(&place, &["worker", "check", &suite], 0, "");
         let (_, text) = ran(&place, &["run", &suite]);
         assert!(!text.contains("wrong result"), "{name}: {text}");
         let words = format!("results of {name} compared with ./reference.py:{name} in float64");
@@ -168,8 +161,7 @@ fn the_examples_are_right_and_their_inputs_matter() {
     let Some(place) = example("decode") else {
         return;
     };
-    let (code, text) = ran(&place, &["worker", "check", "./decode.toml"]);
-    assert_eq!(code, 0, "{text}");
+    says(&place, &["worker", "check", "./decode.toml"], 0, "");
 }
 
 #[test]
@@ -210,20 +202,14 @@ fn what_cannot_be_checked_is_refused_before_it_is_measured() {
             return;
         };
         place.edit(file, from, to);
-        let (code, text) = ran(&place, &["run", "./rmsnorm.toml"]);
-        assert_eq!(code, 2, "{to}: {text}");
-        assert!(text.contains(words), "{to}: {text}");
+        says(&place, &["run", "./rmsnorm.toml"], 2, words);
     }
     let Some(place) = example("rmsnorm") else {
         return;
     };
     place.edit("rmsnorm.toml", "normal(0.001)", "normal");
-    let (code, text) = ran(&place, &["worker", "check", "./rmsnorm.toml"]);
-    assert_eq!(code, 1, "{text}");
-    assert!(
-        text.contains("a kernel that ignores `eps` would pass"),
-        "{text}"
-    );
+    let words = "a kernel that ignores `eps` would pass";
+    says(&place, &["worker", "check", "./rmsnorm.toml"], 1, words);
     let Some(place) = example("rmsnorm") else {
         return;
     };
@@ -233,12 +219,8 @@ fn what_cannot_be_checked_is_refused_before_it_is_measured() {
     // The name of an operator is shown, though a drawn word may have such a form.
     place.edit("rmsnorm.toml", "operators.rmsnorm", "operators.rmsnorm2d");
     place.edit("rmsnorm.toml", "= \"rmsnorm\"", "= \"rmsnorm2d\"");
-    let (code, text) = ran(&place, &["run", "./rmsnorm.toml"]);
-    assert_eq!(code, 3, "{text}");
-    assert!(
-        text.contains("reference.py:rmsnorm2d returned y as str; return an array"),
-        "{text}"
-    );
+    let words = "reference.py:rmsnorm2d returned y as str; return an array";
+    says(&place, &["run", "./rmsnorm.toml"], 3, words);
 }
 
 /// A function of JAX arrays, which JAX differentiates.
@@ -254,21 +236,15 @@ fn committed(code: &str, suite: &str) -> Place {
     let place = Place::new();
     place.write("mine.py", code);
     place.write("mine.toml", &format!("{suite}{SHORT}"));
-    place.write(".gitignore", "reports/\ncache/\n__pycache__/\n");
-    place.git(&["init", "-q"]);
-    place.git(&["add", "-A"]);
-    place.git(&["commit", "-qm", "base"]);
-    place
+    place.committed()
 }
 
 #[test]
 #[ignore = "needs JAX"]
 fn gradients_are_jaxs_and_a_wrong_one_fails_the_gate() {
     let place = committed(ON_JAX, SWEEP);
-    let (code, text) = ran(&place, &["run", "./mine.toml"]);
-    assert_eq!(code, 0, "{text}");
     let words = "3 measured; results of rmsnorm compared with regatta:rmsnorm in float64";
-    assert!(text.contains(words), "{text}");
+    says(&place, &["run", "./mine.toml"], 0, words);
     place.edit("mine.py", "* weight", "* jax.lax.stop_gradient(weight)");
     let (code, text) = ran(
         &place,
@@ -292,10 +268,9 @@ fn gradients_that_cannot_be_had_are_refused_before_they_are_measured() {
         return;
     }
     let on_numpy = "def rmsnorm(x, weight, eps):\n    return x\n";
-    let (code, text) = ran(&committed(on_numpy, SWEEP), &["run", "./mine.toml"]);
-    assert_eq!(code, 2, "{text}");
     let words = "it takes x, weight, eps, and NumPy and CuPy differentiate no function: add `dout`";
-    assert!(text.contains(words), "{text}");
+    let place = committed(on_numpy, SWEEP);
+    says(&place, &["run", "./mine.toml"], 2, words);
     let Some(place) = example("rmsnorm") else {
         return;
     };
@@ -310,10 +285,8 @@ fn gradients_that_cannot_be_had_are_refused_before_they_are_measured() {
         "def rmsnorm(x, weight, eps",
         "def rmsnorm(x, weight, eps, dy",
     );
-    let (code, text) = ran(&place, &["run", "./rmsnorm.toml"]);
-    assert_eq!(code, 2, "{text}");
     let words = "has no function `rmsnorm_gradients`: it takes the arguments of `rmsnorm`";
-    assert!(text.contains(words), "{text}");
+    says(&place, &["run", "./rmsnorm.toml"], 2, words);
 }
 
 /// A product of numbers of 8 bits, each row and each column with a scale of its own.
@@ -335,37 +308,19 @@ fn a_kernel_that_ignores_the_scales_of_its_inputs_is_wrong() {
     place.write("mine.py", product);
     place.write("exact.py", &product.replace(".astype(\"f4\")", ""));
     place.write("mine.toml", &format!("{QUANTISED}{SHORT}"));
-    let (code, text) = ran(&place, &["worker", "check", "./mine.toml"]);
-    assert_eq!(code, 0, "{text}");
-    assert!(
-        text.contains("a_scale drawn again moves the results"),
-        "{text}"
-    );
-    let (code, text) = ran(&place, &["run", "./mine.toml"]);
-    assert_eq!(code, 0, "{text}");
+    let (check, run) = (["worker", "check", "./mine.toml"], ["run", "./mine.toml"]);
+    says(&place, &check, 0, "a_scale drawn again moves the results");
+    says(&place, &run, 0, "");
     place.edit("mine.py", "* a_scale", "* a_scale.mean()");
-    let (code, text) = ran(&place, &["run", "./mine.toml"]);
-    assert_eq!(code, 1, "{text}");
-    assert!(
-        text.contains("wrong result: out: relative L2 error"),
-        "{text}"
-    );
+    says(&place, &run, 1, "wrong result: out: relative L2 error");
     place.edit("exact.py", "* a_scale", "* 1");
-    let (code, text) = ran(&place, &["worker", "check", "./mine.toml"]);
-    assert_eq!(code, 1, "{text}");
-    assert!(
-        text.contains("a kernel that ignores `a_scale` would pass"),
-        "{text}"
-    );
+    let words = "a kernel that ignores `a_scale` would pass";
+    says(&place, &check, 1, words);
     place.edit(
         "mine.toml",
         "dtype = \"i8\", scale = \"a_scale\"",
         "dtype = \"e4m3\", scale = \"a_scale\"",
     );
-    let (code, text) = ran(&place, &["run", "./mine.toml"]);
-    assert_eq!(code, 2, "{text}");
-    assert!(
-        text.contains("NumPy has no e4m3, which input `a` is: give it another dtype"),
-        "{text}"
-    );
+    let words = "NumPy has no e4m3, which input `a` is: give it another dtype";
+    says(&place, &run, 2, words);
 }

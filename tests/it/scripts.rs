@@ -31,11 +31,7 @@ fn checkout(script: &str) -> Place {
     let place = Place::new();
     place.write("library.py", LIBRARY);
     place.write("bench.py", script);
-    place.write(".gitignore", "reports\n__pycache__\ncache\n");
-    place.git(&["init", "-q", "-b", "main"]);
-    place.git(&["add", "."]);
-    place.git(&["commit", "-q", "-m", "one"]);
-    place
+    place.committed()
 }
 
 #[test]
@@ -166,10 +162,7 @@ fn ten_of_ten_wrong_results_of_adopted_functions_are_refused() {
         "description = 'adopted'\n[workers]\na = 'script:bench_asv.py'\nb = 'script:bench_cases.py'\n\
          [measure]\ninvocations = 1\nsamples = 5\nbudget_ms = 20\n",
     );
-    place.write(".gitignore", "reports\n__pycache__\ncache\n");
-    place.git(&["init", "-q", "-b", "main"]);
-    place.git(&["add", "."]);
-    place.git(&["commit", "-q", "-m", "base"]);
+    let place = place.committed();
     let words = ["--", "--benchmark", "softmax|matmul"];
     let words = [&["list", "--ids", "script:bench_asv.py"], &words[..]].concat();
     let output = place
