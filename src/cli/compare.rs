@@ -53,12 +53,12 @@ pub fn run(args: &CompareArgs) -> Ended {
 
 fn compare(args: &CompareArgs) -> Ended {
     watch();
-    let measured = Experiment::compare(
+    let mut measured = Experiment::compare(
         &args.judged.measure.request(),
         &args.base,
         &args.head,
         false,
     )?
     .run()?;
-    reporting::conclude(measured, &args.judged.answers)
+    reporting::conclude(&mut measured, &args.judged.answers)
 }

@@ -49,13 +49,13 @@ pub fn run(args: &GateArgs) -> Ended {
 fn measured(args: &GateArgs) -> Ended {
     watch();
     let request = args.judged.measure.request();
-    let measured = if args.base.is_empty() {
+    let mut measured = if args.base.is_empty() {
         gate(&request, args.baseline.as_deref())?
     } else {
         // The suite's demands count too.
         Experiment::compare(&request, &args.base, &[Spec::Here], true)?.run()?
     };
     let run = measured.arm.directory.clone();
-    let ended = reporting::conclude(measured, &args.judged.answers);
+    let ended = reporting::conclude(&mut measured, &args.judged.answers);
     add_to_history(ended, &args.keep, &run, args.judged.measure.quiet)
 }

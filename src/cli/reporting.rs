@@ -128,7 +128,7 @@ pub fn write(folder: &Path, report: &Report) -> Result<Vec<PathBuf>, Stop> {
 ///
 /// # Errors
 /// None: a failure to write or print is reported.
-pub fn conclude(mut measured: MeasuredRun, answers: &Answers) -> Ended {
+pub fn conclude(measured: &mut MeasuredRun, answers: &Answers) -> Ended {
     let mut laps = Laps::begin();
     let quiet = measured.arm.quiet;
     let say = |text: String| {

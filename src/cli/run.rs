@@ -43,9 +43,9 @@ fn measured(args: &RunArgs) -> Ended {
         return shard(args, place);
     }
     watch();
-    let measured = Experiment::alone(&args.judged.measure.request())?.run()?;
+    let mut measured = Experiment::alone(&args.judged.measure.request())?.run()?;
     let run = measured.folder.clone();
-    let ended = reporting::conclude(measured, &args.judged.answers);
+    let ended = reporting::conclude(&mut measured, &args.judged.answers);
     add_to_history(ended, &args.keep, &run, args.judged.measure.quiet)
 }
 

@@ -53,6 +53,8 @@ pub struct RunWriter {
     pub done: BTreeSet<(u32, CaseId)>,
     /// Open cases whose further invocations were decided on before it was stopped.
     pub open: Vec<OpenCases>,
+    /// The lock of the folder, which the kernel lets go of where the process is killed.
+    _lock: File,
 }
 
 /// The fate of the file that was there before.
@@ -133,8 +135,6 @@ impl RunWriter {
         super::write_atomically(&path, text.as_bytes())?;
         reduced::remove(&path);
         let file = OpenOptions::new().append(true).open(&path).map_err(io)?;
-        // Held until the process ends; the kernel lets go of it even then.
-        std::mem::forget(lock);
         let mut written = Contents::default();
         written.add(text.as_bytes());
         let writer = RunWriter {
@@ -143,6 +143,7 @@ impl RunWriter {
             written,
             done: done_in(&run),
             open: run.open,
+            _lock: lock,
         };
         Ok((writer, before))
     }
