@@ -388,7 +388,10 @@ impl StartMode {
         let StartMode::Forked(forks) = self else {
             return None;
         };
-        forks.import(limit).ok()?;
+        if let Err(reason) = forks.import(limit) {
+            *self = StartMode::Started(Some(reason));
+            return None;
+        }
         let forked = (0..count).map_while(|_| WorkerProcess::fork(forks, spec, log).ok());
         let introductions = forked.map(|forked| move || forked.introduced(limit));
         let introduced = at_once(introductions.collect()).into_iter();
