@@ -8,10 +8,9 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use cli::outputs::{self, OF_HISTORIES, OF_TRACES};
 use cli::{
-    Ended, Stop, baseline, bisect, build, compare, completions, diff, doctor, env, gate, history,
-    init, leave_nothing, list, note, report, run, trace, worker,
+    Ended, Stop, baseline, bisect, build, compare, complain, completions, diff, doctor, env, gate,
+    history, init, leave_nothing, list, note, report, run, trace, worker,
 };
-use owo_colors::OwoColorize;
 use regatta_core::secrets;
 use regatta_measure::worker::supervisor;
 use regatta_report::Format;
@@ -154,15 +153,4 @@ fn show(error: &clap::Error, words: &[String]) -> ExitCode {
     }
     note(shown.trim_end());
     ExitCode::from(2)
-}
-
-/// Prints why a command has no verdict.
-fn complain(stop: &Stop) {
-    let word = match stop.exit_code() {
-        2 => "error",
-        _ => "inconclusive",
-    };
-    let words: Vec<String> = std::env::args().collect();
-    let text = secrets::masked(stop.to_string(), &secrets::hidden_values(&words, []));
-    note(format!("{}: {text}", word.red().bold()));
 }

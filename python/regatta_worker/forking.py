@@ -6,6 +6,8 @@ was started by itself: it has descriptors, a log, a process group and a supervis
 
     server ──fork── (ends at once) ──fork── the worker's supervisor ──fork── the worker
 
+While files are watched, such a worker is a server too, of one answer (`beginnings.py`).
+
 The supervisor, whose parent has ended, goes to the supervisor of the server, which reaps it;
 it then becomes regatta's own (crates/measure/src/worker/supervisor.rs), whose child the worker
 stays.
@@ -23,11 +25,13 @@ import random
 import signal
 import socket
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal
 
+from regatta_worker.beginnings import Imported, loads_code
 from regatta_worker.protocol.channel import REPLY_FD, REQUEST_FD
 
 LONGEST_REQUEST = 1 << 16
@@ -46,12 +50,15 @@ ON_A_CPU = (
 )
 
 
-def fork_workers(load: Iterable[Callable[[], Any]], always: bool = False) -> None:
+def fork_workers(
+    load: Iterable[Callable[[], Any]], always: bool = False, stays: bool = False
+) -> None:
     """Serves until the harness is gone; returns in each worker that is forked, and nowhere else.
 
-    `load` imports the library, step by step. `always` forks workers on a CPU too.
+    `load` imports the library, step by step. `always` forks workers on a CPU too. One that `stays`
+    forks none once something that it has imported is another.
     """
-    control = socket.socket(fileno=REQUEST_FD)
+    control, began_ns = socket.socket(fileno=REQUEST_FD), time.time_ns()
     control.set_inheritable(False)
     if reason := _unfit(load, always):
         _reply(control, {"ready": False, "reason": reason})
@@ -59,22 +66,23 @@ def fork_workers(load: Iterable[Callable[[], Any]], always: bool = False) -> Non
     # Imported modules stay: no collection needs to look at it again.
     gc.collect()
     gc.freeze()
-    _reply(control, {"ready": True})
+    imported = Imported(began_ns) if stays else None
+    _reply(control, {"ready": True, "may_stay": imported is not None and not loads_code()})
     while True:
         data, descriptors, _, _ = socket.recv_fds(control, LONGEST_REQUEST, DESCRIPTORS)
         if len(descriptors) < DESCRIPTORS:
-            sys.exit(0)
+            # To take an interpreter with torch down takes longer than to start a worker.
+            os._exit(0)
         asked = json.loads(data)
+        reason, forked = imported.changed() if imported else "", False
         try:
-            forked = _forked(asked, descriptors)
+            forked = not reason and _forked(asked, descriptors)
         except OSError as error:
-            _reply(control, {"forked": False, "reason": f"it could not fork: {error}"})
-            forked = False
-        else:
-            if forked:
-                control.detach()
-                return
-            _reply(control, {"forked": True})
+            reason = f"it could not fork: {error}"
+        if forked:
+            control.detach()
+            return
+        _reply(control, {"forked": not reason, "reason": reason})
         for descriptor in descriptors:
             os.close(descriptor)
 
@@ -115,6 +123,8 @@ def _supervised(asked: dict[str, Any], descriptors: list[int]) -> Literal[True]:
     worker = os.fork()
     if worker == 0:
         _become_worker(supervisor, descriptors)
+        if not asked["serves"]:
+            _own_memory()
         return True
     os.set_inheritable(leash, True)
     words = [*asked["supervisor"], str(leash), str(worker)]
@@ -146,7 +156,6 @@ def _become_worker(supervisor: int, descriptors: list[int]) -> None:
     for descriptor in high:
         os.close(descriptor)
     _draw_again()
-    _own_memory()
 
 
 def _draw_again() -> None:

@@ -88,6 +88,9 @@ def main() -> None:
         choices=("auto", "always"),
         help="import the library and fork workers: where a GPU is seen, or always",
     )
+    parser.add_argument(
+        "--keep", action="store_true", help="fork a server for each answer, which forks workers"
+    )
     asked = parser.parse_args()
     if asked.script:
         requests, replies = open_descriptors()
@@ -96,20 +99,25 @@ def main() -> None:
     put_off_collections()
     if asked.library:
         name: str = asked.library
-        loading = functools.partial(load, name)
+        beginning = loading = functools.partial(load, name)
         opening = functools.partial(open_worker, name, asked.rank)
     elif asked.reference:
-        name, loading = asked.name, functools.partial(load, "")
+        name = asked.name
+        beginning = loading = functools.partial(load, "")
         opening = functools.partial(open_reference, asked.reference, asked.function)
     else:
         target = callables.Target(asked.name, asked.file, asked.module, asked.function)
         name = target.name
+        beginning = functools.partial(callables.begin, target)
         loading = functools.partial(callables.preload, target)
         opening = functools.partial(callables.open_worker, target)
     if asked.forks:
+        if asked.keep:
+            fork_workers((beginning,), asked.forks == "always", stays=True)
+            importlib.invalidate_caches()
         # Returns in each worker, which continues as one that was started. Where each module came
         # from, and what is installed, is looked up once, for all that are forked.
-        fork_workers((loading, loaded, installed), asked.forks == "always")
+        fork_workers((loading, loaded, installed), asked.keep or asked.forks == "always")
     requests, replies = open_descriptors()
     serve(Session(opening, name), requests, replies)
     if asked.forks:

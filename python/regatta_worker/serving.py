@@ -235,15 +235,23 @@ def loaded() -> list[str]:
 
 @functools.lru_cache(maxsize=1)
 def _files(modules_loaded: tuple[str, ...]) -> list[str]:
-    modules = [(name, sys.modules.get(name)) for name in modules_loaded]
-    # Not by getattr: some modules import what they are asked for.
-    files = [
-        vars(module).get("__file__") for _, module in modules if isinstance(module, ModuleType)
-    ]
-    paths = {_real(file) for file in files if isinstance(file, str)}
-    names = {name.partition(".")[0] for name, _ in modules}
-    found = {_package(path) or path for path in paths if not _is_own(path)}
+    names = {name.partition(".")[0] for name in modules_loaded}
+    found = {_package(path) or path for path in module_files() if not _is_own(path)}
     return sorted(found | {folder for name, folder in _installed_from() if name in names})
+
+
+def module_files() -> set[str]:
+    """The file of each imported module."""
+    # Not by getattr: some modules import what they are asked for.
+    modules = [vars(one) for one in list(sys.modules.values()) if isinstance(one, ModuleType)]
+    files = [module.get("__file__") for module in modules]
+    return {_real(file) for file in files if isinstance(file, str)}
+
+
+def is_installed(path: str) -> bool:
+    """True for a file of this worker, of the interpreter or of an installed package."""
+    path = _real(path)
+    return _is_own(path) or bool(_package(path))
 
 
 _real = functools.cache(os.path.realpath)

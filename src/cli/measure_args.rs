@@ -11,6 +11,7 @@ use super::progress::Terminal;
 use regatta_core::suite::script::Script;
 use regatta_measure::experiment::MeasureOptions;
 use regatta_measure::experiment::request::BASELINES;
+use regatta_measure::worker::pool::Pool;
 use regatta_worker::units::Share;
 
 /// The suite to measure, and how.
@@ -86,6 +87,10 @@ pub struct MeasureArgs {
     /// The folder of baselines
     #[arg(long, value_name = "DIR", default_value = BASELINES, hide_short_help = true)]
     pub baselines: PathBuf,
+
+    /// Owns the processes that outlive an answer of a watch.
+    #[arg(skip)]
+    pub pool: Pool,
 }
 
 impl MeasureArgs {
@@ -106,6 +111,7 @@ impl MeasureArgs {
             quiet: self.quiet,
             baselines: self.baselines.clone(),
             listener: Rc::new(Terminal),
+            pool: self.pool.clone(),
         }
     }
 }

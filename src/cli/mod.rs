@@ -28,9 +28,11 @@ use std::error::Error;
 use std::fmt::Display;
 use std::io::{self, Write};
 
+use owo_colors::OwoColorize;
 use saying::{harmless, say};
 use serde::Serialize;
 
+use regatta_core::secrets;
 use regatta_measure::interrupt;
 use regatta_report::document::{Block, Document};
 
@@ -132,4 +134,15 @@ impl Write for PrintedLines {
 pub fn note(text: impl Display) {
     interrupt::hold_if_stopping();
     say(text);
+}
+
+/// Prints why a command has no verdict.
+pub fn complain(stop: &Stop) {
+    let word = match stop.exit_code() {
+        2 => "error",
+        _ => "inconclusive",
+    };
+    let words: Vec<String> = std::env::args().collect();
+    let text = secrets::masked(stop.to_string(), &secrets::hidden_values(&words, []));
+    note(format!("{}: {text}", word.red().bold()));
 }

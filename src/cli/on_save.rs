@@ -1,92 +1,141 @@
-//! `--watch`: the command again, whenever a file of the checkout is saved.
+//! `--watch`: the answer again, whenever a file of the checkout is saved.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use super::{Ended, Stop, note, watch_for};
+use super::{Ended, Stop, complain, note, watch_for};
 use regatta_measure::git;
-use regatta_measure::worker::program::{Program, ended};
+use regatta_measure::worker::pool::Pool;
 
 /// Files are looked at so often. Those that are saved together are one change.
-const PAUSE: Duration = Duration::from_millis(300);
+const PAUSE: Duration = Duration::from_millis(100);
 
-/// Runs this command without `--watch`, and again after each change. A signal ends it.
+/// After so many looks git lists the files, even where no folder of theirs has changed.
+const MAX_LOOKS: usize = 30;
+
+/// Gives an answer, and another one after each change. A signal ends it.
 ///
 /// # Errors
-/// No checkout, or a command that cannot be started.
-pub fn repeat(out: Option<&Path>) -> Ended {
+/// No checkout.
+pub fn repeat(pool: &Pool, out: Option<&Path>, answer: impl Fn() -> Ended) -> Ended {
     watch_for("");
-    let program = std::env::current_exe().map_err(Stop::usage)?;
-    let own = without_watch(std::env::args().skip(1));
-    let mut before = saved(out)?;
+    let mut measured = Checkout::look(out)?;
     loop {
-        let streams = [Stdio::null(), Stdio::inherit(), Stdio::inherit()];
-        let command = Program::new(program.clone(), own.clone());
-        let started = command.start(streams, Vec::new());
-        let mut started = started.map_err(Stop::usage)?;
-        let status = started.wait().map_err(Stop::usage)?;
-        note(format!(
-            "{}; {} files are watched, Ctrl-C ends this",
-            ended(status),
-            before.len()
-        ));
-        before = changed(before, out)?;
+        pool.begin(note);
+        let exit_code = answer().unwrap_or_else(|stop| {
+            complain(&stop);
+            stop.exit_code()
+        });
+        let now = Checkout::look(out)?;
+        measured = if now.files == measured.files {
+            saved(now, out, exit_code)?
+        } else {
+            let now = now.settled(out)?;
+            note(format!(
+                "saved while it was measured: {}",
+                now.since(&measured)
+            ));
+            now
+        };
     }
 }
 
-/// The words of a command but `--watch`. Words after `--` are a script's.
-fn without_watch(words: impl Iterator<Item = String>) -> Vec<String> {
-    let mut is_ours = true;
-    let keep = |word: &String| {
-        is_ours &= word != "--";
-        !is_ours || word != "--watch"
-    };
-    words.filter(keep).collect()
-}
-
-/// Waits until a file differs, and then until no more do; returns the files as they are then.
-fn changed(before: SavedFiles, out: Option<&Path>) -> Result<SavedFiles, Stop> {
-    let mut last = before.clone();
+/// Waits until files have other contents than those that were measured.
+fn saved(mut measured: Checkout, out: Option<&Path>, exit_code: u8) -> Result<Checkout, Stop> {
+    let code = || git::state_of_checkout(out.unwrap_or(Path::new("reports")));
+    // Unknown where a file is saved while this looks.
+    let before = Some(code()).filter(|_| measured.is_current());
+    note(format!(
+        "exit code {exit_code}; waiting until one of {} files is saved, Ctrl-C ends this",
+        measured.files.len()
+    ));
     loop {
-        let now = saved(out)?;
-        if now == last && now != before {
-            let is_new = |path: &&PathBuf| now.get(*path) != before.get(*path);
-            let path = now.keys().chain(before.keys()).find(is_new);
-            let path = path.map(|path| path.display().to_string());
-            note(format!("{} changed", path.unwrap_or_default()));
+        let mut now = measured.clone();
+        while now.files == measured.files {
+            let mut looks = 0..MAX_LOOKS;
+            while looks.next().is_some() && now.is_current() {
+                thread::sleep(PAUSE);
+            }
+            now = Checkout::look(out)?;
+        }
+        let now = now.settled(out)?;
+        let names = now.since(&measured);
+        if before != Some(code()) {
+            note(format!("saved: {names}"));
             return Ok(now);
         }
-        last = now;
-        thread::sleep(PAUSE);
+        note(format!("saved without a change: {names}"));
+        measured = now;
     }
 }
 
-/// The time and the size of each file.
-type SavedFiles = BTreeMap<PathBuf, (SystemTime, u64)>;
+/// The time and the size of each file or folder; `None` for one that is gone.
+type Stamps = BTreeMap<PathBuf, Option<(SystemTime, u64)>>;
 
-fn saved(out: Option<&Path>) -> Result<SavedFiles, Stop> {
-    let out = out.and_then(|out| out.canonicalize().ok());
-    let is_source = |path: &PathBuf| out.as_ref().is_none_or(|out| !path.starts_with(out));
-    let files = git::sources_of_checkout().map_err(Stop::usage)?;
-    let files = files.into_iter().filter(is_source);
-    let states = files.filter_map(|path| {
-        let file = path.metadata().ok()?;
-        Some((path, (file.modified().ok()?, file.len())))
-    });
-    Ok(states.collect())
+fn stamps<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Stamps {
+    let stamp = |path: &Path| {
+        let facts = path.metadata().ok()?;
+        Some((facts.modified().ok()?, facts.len()))
+    };
+    let paths = paths.into_iter();
+    paths.map(|path| (path.to_owned(), stamp(path))).collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The files that are watched, and the folders that they are in.
+#[derive(Clone)]
+struct Checkout {
+    files: Stamps,
+    folders: Stamps,
+}
 
-    #[test]
-    fn words_of_a_script_stay() {
-        let words = "gate script:bench.py --watch -- --watch".split(' ');
-        let kept = without_watch(words.map(str::to_owned));
-        assert_eq!(kept.join(" "), "gate script:bench.py -- --watch");
+impl Checkout {
+    fn look(out: Option<&Path>) -> Result<Checkout, Stop> {
+        let out = out.and_then(|out| out.canonicalize().ok());
+        let mut files = git::sources_of_checkout().map_err(Stop::usage)?;
+        files.retain(|path| out.as_ref().is_none_or(|out| !path.starts_with(out)));
+        Ok(Checkout {
+            folders: stamps(files.iter().filter_map(|path| path.parent())),
+            files: stamps(files.iter().map(PathBuf::as_path)),
+        })
+    }
+
+    /// True where nothing was saved, made or removed since.
+    fn is_current(&self) -> bool {
+        let mut both = [&self.files, &self.folders].into_iter();
+        both.all(|was| stamps(was.keys().map(PathBuf::as_path)) == *was)
+    }
+
+    /// Waits until no more files are saved.
+    fn settled(mut self, out: Option<&Path>) -> Result<Checkout, Stop> {
+        loop {
+            thread::sleep(PAUSE);
+            if self.is_current() {
+                return Ok(self);
+            }
+            self = Checkout::look(out)?;
+        }
+    }
+
+    /// The files that differ from those before: `old.py (deleted) and 2 more`.
+    fn since(&self, before: &Checkout) -> String {
+        let here = std::env::current_dir().unwrap_or_default();
+        let stamp =
+            |checkout: &Checkout, path: &PathBuf| checkout.files.get(path).copied().flatten();
+        let all: BTreeSet<&PathBuf> = self.files.keys().chain(before.files.keys()).collect();
+        let mut differ = all.into_iter();
+        let mut next = || differ.find(|path| stamp(self, path) != stamp(before, path));
+        let first = next().map_or(String::new(), |path| {
+            let deleted = stamp(self, path).map_or(" (deleted)", |_| "");
+            format!(
+                "{}{deleted}",
+                path.strip_prefix(&here).unwrap_or(path).display()
+            )
+        });
+        match std::iter::from_fn(next).count() {
+            0 => first,
+            more => format!("{first} and {more} more"),
+        }
     }
 }

@@ -42,8 +42,8 @@ pub struct JudgedArgs {
 
     /// Measure again whenever a file of the checkout is saved, until Ctrl-C
     ///
-    /// Files that git tracks count, and code and suites that it does not ignore. One that is saved
-    /// while something is measured has it measured again afterwards.
+    /// Files that git tracks count, and code and suites that it does not ignore; one that is saved
+    /// while something is measured has it measured again. Libraries stay imported on a GPU.
     #[arg(long, hide_short_help = true)]
     watch: bool,
 
@@ -56,12 +56,16 @@ impl JudgedArgs {
     ///
     /// # Errors
     /// See [`super::Stop`].
-    pub fn run(&self, measured: impl FnOnce() -> Ended) -> Ended {
+    pub fn run(&self, measured: impl Fn() -> Ended) -> Ended {
+        let answer = || {
+            let ended = self.answers.check().and_then(|()| measured());
+            report_stop(ended, &self.measure.suite, &self.answers)
+        };
         if self.watch {
-            return on_save::repeat(self.measure.out.as_deref());
+            on_save::repeat(&self.measure.pool, self.measure.out.as_deref(), answer)
+        } else {
+            answer()
         }
-        let ended = self.answers.check().and_then(|()| measured());
-        report_stop(ended, &self.measure.suite, &self.answers)
     }
 }
 

@@ -17,4 +17,5 @@ mod secrets;
 mod situations;
 mod terminal;
 mod transcripts;
+mod watch;
 mod ways;

@@ -14,6 +14,7 @@ use super::machine::cores;
 use crate::SetupError;
 use crate::git;
 use crate::worker::host::{StartMode, WorkerProcess};
+use crate::worker::pool::Pool;
 use crate::worker::{
     Conversation, Forking, Launcher, WorkerError, WorkerFailure, WorkerSpec, at_once,
 };
@@ -104,6 +105,14 @@ impl Processes {
             spec.forking = Forking::Never;
         }
         self.limit = limit.unwrap_or(self.limit);
+        self
+    }
+
+    /// The same in a watch, whose servers outlive it.
+    pub(super) fn with_pool(mut self, pool: &Pool) -> Processes {
+        for spec in self.specs.values_mut() {
+            spec.pool = pool.clone();
+        }
         self
     }
 

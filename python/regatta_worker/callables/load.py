@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
+from regatta_worker.beginnings import import_libraries
 from regatta_worker.callables import intact
 from regatta_worker.callables.function import Function, begins_as_attention, read
 from regatta_worker.callables.operators.function import OperatorFunction, read_operator
@@ -203,16 +204,31 @@ def open_worker(target: Target) -> Worker:
     return cast("Worker", Functions(operators, made, served))
 
 
+def begin(target: Target) -> None:
+    """Imports the libraries with which the code begins, and none of the user's."""
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+    path = None if target.file is None else Path(target.file)
+    sys.path.insert(1, str(path.resolve().parent) if path else os.getcwd())
+    with contextlib.suppress(OSError):
+        import_libraries(path.read_bytes() if path else f"import {target.code}".encode())
+    if (name := framework(())) in sys.modules:
+        _import_framework(name)
+
+
 def preload(target: Target) -> None:
     """Imports the code and its framework for workers that are forked later."""
     attention, operators = functions(target)
     name = framework([*attention.values(), *operators.values()])
     if attention:
-        module = importlib.import_module(f"regatta_worker.callables.{name}_functions")
-        if hasattr(module, "preload"):
-            module.preload()
+        _import_framework(name)
     else:
         operator_worker(name)
+
+
+def _import_framework(name: str) -> None:
+    module = importlib.import_module(f"regatta_worker.callables.{name}_functions")
+    if hasattr(module, "preload"):
+        module.preload()
 
 
 WATCHED_S = 0.05

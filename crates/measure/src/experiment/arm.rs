@@ -83,7 +83,7 @@ impl Arm {
             Some(place) => directory.join(place.folder()),
             None => directory,
         };
-        let processes = Arm::processes(&setup, &directory)?;
+        let processes = Arm::processes(&setup, request, &directory)?;
         Arm::start(
             setup,
             processes,
@@ -101,7 +101,11 @@ impl Arm {
     }
 
     /// The workers of a setup, none of them started.
-    pub(super) fn processes(setup: &Setup, directory: &Path) -> Result<Processes, ExperimentError> {
+    pub(super) fn processes(
+        setup: &Setup,
+        request: &MeasureOptions,
+        directory: &Path,
+    ) -> Result<Processes, ExperimentError> {
         let cases = setup.suite.cases.iter();
         let workers = cases.map(|case| case.variant.worker_name());
         let operators = operators_of(&setup.suite).into_values();
@@ -110,6 +114,7 @@ impl Arm {
         let workers: Vec<String> = workers.chain(references).collect();
         let (environment, logs) = (setup.environment.as_deref(), directory.join("logs"));
         let processes = Processes::find(workers.iter(), &setup.suite, environment, logs)?;
+        let processes = processes.with_pool(&request.pool);
         setup.in_checkout(processes.with_listed(setup.listed.clone()))
     }
 

@@ -163,7 +163,7 @@ fn against_run(
     set_rules(&mut setup.suite, false);
     let folder = folder(request, &setup.suite);
     let directory = folder.join("head");
-    let processes = Arm::processes(&setup, &directory)?;
+    let processes = Arm::processes(&setup, request, &directory)?;
     let times = (began, began);
     let head = Arm::start(setup, processes, request, directory, None, None, times)?;
     let side = stored.side;
@@ -216,7 +216,8 @@ fn interleaved(
             .map(|(folder, is_revision)| (folder.as_path(), *is_revision)),
     );
     let processes = |setup: &Setup, side: PairSide, name: &str| {
-        Arm::processes(setup, &folder.join(name)).map_err(unusable_worker(side, label(setup)))
+        let processes = Arm::processes(setup, request, &folder.join(name));
+        processes.map_err(unusable_worker(side, label(setup)))
     };
     let mut base_processes = processes(&base, PairSide::Base, "base")?;
     let mut head_processes = processes(&head, PairSide::Head, "head")?;

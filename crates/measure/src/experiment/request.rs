@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::{ExperimentError, Listener};
+use crate::worker::pool::Pool;
 use regatta_core::suite::document::{name_hint, nearest};
 use regatta_core::suite::script::Script;
 use regatta_core::suite::workers::{OwnWorker, PythonCode};
@@ -49,6 +50,8 @@ pub struct MeasureOptions {
     pub baselines: PathBuf,
     /// Who shows what is done.
     pub listener: Rc<dyn Listener>,
+    /// Owns the processes that outlive an answer of a watch.
+    pub pool: Pool,
 }
 
 impl MeasureOptions {

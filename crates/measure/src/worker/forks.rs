@@ -1,11 +1,13 @@
 //! A process that has imported a Python library and forks its workers, so that the start of
-//! one costs no import. See `python/regatta_worker/forking.py`, its other side.
+//! one costs no import. See `python/regatta_worker/forking.py`, its other side. In a watch another
+//! one, which has imported no code of the user's, outlives the answer and forks this one.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IoSlice};
+use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -19,12 +21,99 @@ use super::protocol::REQUEST_FD;
 use super::supervisor;
 use super::{Forking, WorkerSpec};
 
-/// The process that forks.
+/// The processes of a worker that fork.
 #[derive(Debug)]
 pub(crate) struct Forks {
+    /// Has imported the code that is measured, and forks workers.
+    code: Option<Server>,
+    /// In a watch, has imported what that code begins with, and forks `code` for each answer.
+    kept: Option<Server>,
+    spec: WorkerSpec,
+    log: PathBuf,
+}
+
+impl Forks {
+    /// Starts them, which begin to import. What they print is appended to the file at `log`.
+    ///
+    /// # Errors
+    /// Why workers of this library are not forked.
+    pub(super) fn begin(spec: &WorkerSpec, log: &Path) -> Result<Forks, String> {
+        let mut forks = Forks {
+            code: None,
+            kept: spec.pool.take(spec, log),
+            spec: spec.clone(),
+            log: log.to_owned(),
+        };
+        let start = |more: &[&str]| {
+            let server = Server::begin(spec, log, more);
+            server.map_err(|error| not_started(&error))
+        };
+        if let Some(server) = &mut forks.kept {
+            match server.fork_server(log) {
+                Ok(code) => forks.code = Some(code),
+                Err(_) if server.is_gone() => spec.pool.lost(&spec.name, "it ended"),
+                Err(error) => spec.pool.lost(&spec.name, &error.to_string()),
+            }
+        }
+        if !spec.pool.keeps() {
+            forks.code = Some(start(&[])?);
+        } else if forks.code.is_none() {
+            forks.kept = Some(start(&["--keep"])?);
+        }
+        Ok(forks)
+    }
+
+    /// Waits until they have imported.
+    ///
+    /// # Errors
+    /// Why workers of this library are not forked.
+    pub(super) fn import(&mut self, limit: Duration) -> Result<(), String> {
+        if let (None, Some(server)) = (&self.code, &mut self.kept) {
+            server.import(limit)?;
+            let code = server.fork_server(&self.log);
+            self.code = Some(code.map_err(|error| not_started(&error))?);
+        }
+        let code = self.code.as_mut().ok_or("it ended")?;
+        code.import(limit)
+    }
+
+    /// Forks a worker with these for its descriptors and its log.
+    ///
+    /// # Errors
+    /// When it failed; the reason, in words.
+    pub(super) fn fork(&mut self, descriptors: [OwnedFd; 2], log: &File) -> io::Result<Started> {
+        let code = self.code.as_mut();
+        let code = code.ok_or_else(|| io::Error::other("it has not imported"))?;
+        code.fork(descriptors, log, false)
+    }
+
+    /// True once the one that forks workers has ended, and its workers with it.
+    pub(super) fn is_gone(&mut self) -> bool {
+        self.code.as_mut().is_none_or(Server::is_gone)
+    }
+}
+
+impl Drop for Forks {
+    fn drop(&mut self) {
+        self.code = None;
+        if let Some(mut server) = self.kept.take()
+            && server.may_stay
+            && !server.is_gone()
+        {
+            let log = mem::take(&mut self.log);
+            self.spec.pool.put(&self.spec, log, server);
+        }
+    }
+}
+
+/// A process that forks.
+#[derive(Debug)]
+pub(super) struct Server {
     started: Started,
     control: UnixStream,
     has_imported: bool,
+    /// True for one that has imported no code of the user's.
+    may_stay: bool,
 }
 
 /// The answer about an import, or about a fork; with the reason if it failed.
@@ -33,29 +122,23 @@ struct ForkReply {
     #[serde(alias = "ready", alias = "forked")]
     done: bool,
     #[serde(default)]
+    may_stay: bool,
+    #[serde(default)]
     reason: String,
 }
 
-impl Forks {
-    /// Starts it, which begins to import. What it prints is appended to the file at `log`.
-    ///
-    /// # Errors
-    /// Why workers of this library are not forked.
-    pub(super) fn begin(spec: &WorkerSpec, log: &Path) -> Result<Forks, String> {
-        Forks::try_begin(spec, log).map_err(|error| not_started(&error))
-    }
-
+impl Server {
     /// Waits until it has imported.
     ///
     /// # Errors
     /// Why workers of this library are not forked.
-    pub(super) fn import(&mut self, limit: Duration) -> Result<(), String> {
+    fn import(&mut self, limit: Duration) -> Result<(), String> {
         if self.has_imported {
             return Ok(());
         }
         let set = self.control.set_read_timeout(Some(limit));
         match set.and_then(|()| self.read_reply()) {
-            Ok(ForkReply { done: true, .. }) => self.has_imported = true,
+            Ok(reply) if reply.done => (self.has_imported, self.may_stay) = (true, reply.may_stay),
             Ok(ForkReply { reason, .. }) => return Err(reason),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Err(format!("it did not import in {limit:?}"));
@@ -65,14 +148,16 @@ impl Forks {
         Ok(())
     }
 
-    fn try_begin(spec: &WorkerSpec, log: &Path) -> io::Result<Forks> {
+    fn begin(spec: &WorkerSpec, log: &Path, more: &[&str]) -> io::Result<Server> {
         let (_, output) = WorkerLog::open(log)?;
         let (control, theirs) = UnixStream::pair()?;
         let word = match spec.forking {
             Forking::Always => "always",
             Forking::Never | Forking::WhereSound => "auto",
         };
-        let args = [&spec.args[..], &["--forks".to_owned(), word.to_owned()]].concat();
+        let more = [&["--forks", word], more].concat();
+        let args = spec.args.iter().map(String::as_str).chain(more);
+        let args: Vec<String> = args.map(str::to_owned).collect();
         let program = Program {
             env: spec.variables(),
             directory: spec.directory.clone(),
@@ -80,11 +165,24 @@ impl Forks {
         };
         let streams = [Stdio::null(), output.try_clone()?.into(), output.into()];
         let started = program.start(streams, vec![(theirs.into(), REQUEST_FD)])?;
-        Ok(Forks {
+        Ok(Server::new(started, control))
+    }
+
+    fn new(started: Started, control: UnixStream) -> Server {
+        Server {
             started,
             control,
             has_imported: false,
-        })
+            may_stay: false,
+        }
+    }
+
+    /// Forks a server, which then imports more.
+    fn fork_server(&mut self, log: &Path) -> io::Result<Server> {
+        let (_, output) = WorkerLog::open(log)?;
+        let (control, theirs) = UnixStream::pair()?;
+        let started = self.fork([theirs.try_clone()?.into(), theirs.into()], &output, true)?;
+        Ok(Server::new(started, control))
     }
 
     fn read_reply(&self) -> io::Result<ForkReply> {
@@ -100,20 +198,17 @@ impl Forks {
         })
     }
 
-    /// Forks a worker with these for its descriptors and its log.
-    ///
-    /// # Errors
-    /// When it failed; the reason, in words.
-    pub(super) fn fork(
+    fn fork(
         &mut self,
         [requests, replies]: [OwnedFd; 2],
         log: &File,
+        serves: bool,
     ) -> io::Result<Started> {
         let (leash, theirs) = UnixStream::pair()?;
         // The program that runs, even where its file was replaced since. The process that forks may
         // look up no other process's program, so it gets it open.
         let executable = File::open(supervisor::EXECUTABLE)?;
-        let mut line = json!({ "supervisor": [supervisor::TITLE] }).to_string();
+        let mut line = json!({ "supervisor": [supervisor::TITLE], "serves": serves }).to_string();
         line.push('\n');
         let descriptors = [
             requests.as_raw_fd(),
@@ -139,8 +234,7 @@ impl Forks {
         }
     }
 
-    /// True once it has ended, and its workers with it.
-    pub(super) fn is_gone(&mut self) -> bool {
+    fn is_gone(&mut self) -> bool {
         self.started.ends_within(Duration::ZERO)
     }
 }
@@ -149,7 +243,7 @@ fn not_started(error: &io::Error) -> String {
     format!("the process that forks them did not start: {error}")
 }
 
-impl Drop for Forks {
+impl Drop for Server {
     /// Closes the channel, at whose end it ends.
     fn drop(&mut self) {
         let _ = self.control.shutdown(std::net::Shutdown::Both);

@@ -8,6 +8,7 @@ pub(crate) mod channel;
 pub mod descendants;
 mod forks;
 pub mod host;
+pub mod pool;
 pub mod program;
 pub mod supervisor;
 
@@ -19,13 +20,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use self::pool::Pool;
 use self::protocol::{Hello, ReplyBody, RequestBody};
 use regatta_core::locked::LockedFolder;
 use regatta_core::record::Start;
 pub use regatta_worker::protocol;
 
 /// The command that starts a worker.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct WorkerSpec {
     /// The name in messages: `cpu`, `torch@old`.
     pub name: String,
@@ -48,6 +50,8 @@ pub struct WorkerSpec {
     pub fix: String,
     /// The way that processes are made: those of regatta's own fork workers if asked to.
     pub forking: Forking,
+    /// Owns the processes that outlive an answer of a watch.
+    pub pool: Pool,
 }
 
 impl WorkerSpec {
@@ -64,6 +68,7 @@ impl WorkerSpec {
             environment: None,
             fix: "is it installed, and is the path right?".to_owned(),
             forking: Forking::Never,
+            pool: Pool::default(),
         }
     }
 

@@ -1,0 +1,114 @@
+"""The beginning of an import: what a process may have imported that outlives a saved file.
+
+A file of the user's begins with imports of libraries, mostly. A process that has done these alone,
+and is forked for each answer, imports the rest as it stands then, and finds what it would have
+found without a fork: nothing of the user's ran before.
+"""
+
+from __future__ import annotations
+
+import ast
+import glob
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from regatta_worker.serving import is_installed, module_files
+
+
+def import_libraries(code: bytes) -> bool:
+    """Imports what a module begins with, in that order, until the first statement that is something
+    else or imports code of the user's, which begins likewise. True where it has no other."""
+    try:
+        statements = ast.parse(code).body
+    except (SyntaxError, ValueError):
+        # Whoever imports it says so.
+        return False
+    return all(map(_imports_libraries, statements))
+
+
+def _imports_libraries(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Expr(value=ast.Constant(value=str())) | ast.ImportFrom(module="__future__"):
+            return True
+        case ast.ImportFrom(module=str() as name, level=0):
+            return _imports_library(name, statement)
+        case ast.Import(names=names):
+            own = [ast.copy_location(ast.Import([name]), statement) for name in names]
+            return all(_imports_library(one.names[0].name, one) for one in own)
+    return False
+
+
+def _imports_library(name: str, statement: ast.stmt) -> bool:
+    top, *inner = name.split(".")
+    try:
+        spec = importlib.util.find_spec(top)
+        places = [spec.origin, *(spec.submodule_search_locations or ())] if spec else []
+        own = [place for place in places if not _is_installed(place)]
+        if spec and not own:
+            exec(compile(ast.Module([statement], []), name, "exec"), {})
+            return True
+        file = Path(spec.origin) if spec and spec.origin else None
+        while file and import_libraries(file.read_bytes()) and inner:
+            place = file.parent / inner.pop(0)
+            file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+    except Exception:
+        return False
+    return False
+
+
+def _is_installed(place: str | None) -> bool:
+    """True for a file or folder of a library or the interpreter."""
+    return place in (None, "built-in", "frozen") or is_installed(str(place))
+
+
+def loads_code() -> bool:
+    """True where this process has imported code of the user's, such as a `sitecustomize`."""
+    return not all(map(is_installed, module_files()))
+
+
+class Imported:
+    """All that decided what this process has imported, as it was then."""
+
+    def __init__(self, began_ns: int) -> None:
+        with open("/proc/self/maps") as maps:
+            mapped = [line.split(maxsplit=5)[5].strip() for line in maps if "/" in line]
+        self._names = {name.partition(".")[0] for name in sys.modules}
+        self._files = {*module_files(), *mapped, sys.executable}
+        self._folder = os.getcwd()
+        self._state = self._look()
+        # Changed while it was imported, perhaps.
+        late = (path for path, state in self._state.items() if began_ns < state[-1])
+        self._late = next(late, "")
+
+    def changed(self) -> str:
+        """Which file or folder has changed since; empty where none has."""
+        now = self._look()
+        differ = (path for path in {**self._state, **now} if now.get(path) != self._state.get(path))
+        path = next(differ, self._late)
+        return path and f"{path} changed"
+
+    def _look(self) -> dict[str, tuple[Any, ...]]:
+        state: dict[str, tuple[Any, ...]] = {path: _facts(path) for path in sorted(self._files)}
+        # A process whose folder was replaced finds nothing there.
+        state[self._folder] = (*_facts(self._folder)[:2], 0)
+        for folder in filter(os.path.isdir, sys.path):
+            if is_installed(os.path.join(folder, "a module")):
+                # Packages that are new or gone, and what is said of those that are installed.
+                paths = [folder, *glob.glob(os.path.join(folder, "*.pth"))]
+                state |= {path: _facts(path) for path in paths}
+            else:
+                # Modules that would be found in place of a library's.
+                names = {name.partition(".")[0] for name in os.listdir(folder)}
+                state[f"{folder} with another module"] = (*sorted(names & self._names), 0)
+        return state
+
+
+def _facts(path: str) -> tuple[int, ...]:
+    try:
+        facts = os.stat(path)
+    except OSError:
+        return (0,)
+    return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns

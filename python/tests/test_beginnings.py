@@ -1,0 +1,85 @@
+"""A process that outlives a saved file has imported a beginning, and nothing of the user's."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from regatta_worker.beginnings import Imported
+
+CASES = {
+    "in order, before the first code": (
+        'import json\n"""Words."""\nfrom one import *\nx = 1\nimport two\n',
+        ["one"],
+    ),
+    "not behind a variable that it reads": ('import os\nos.environ["X"] = "1"\nimport one\n', []),
+    "not behind code of the user's": ("import own\nimport two\n", ["one"]),
+    "behind a whole file of imports": ("from pack.inner import f\nimport two\n", ["one", "two"]),
+    "not one that is missing": ("import missing\nimport one\n", []),
+    "not of a file that is broken": ("import one\nreturn )\n", []),
+    "several at once": ("import one, own, two\n", ["one"]),
+    "not a file that hides a library": ("import json, hidden, two\n", []),
+    "not what is relative": ("from . import own\nimport one\n", []),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_a_file_begins_with(name: str, tmp_path: Path) -> None:
+    code, expected = CASES[name]
+    library, own = tmp_path / "site-packages", tmp_path / "own"
+    for file, text in {
+        library / "one.py": "print('one')",
+        library / "two.py": "print('two')",
+        library / "hidden.py": "print('a library')",
+        own / "hidden.py": "print('code')",
+        own / "own.py": "import one\nprint('code')",
+        own / "pack/__init__.py": "import one",
+        own / "pack/inner.py": "import two\n\ndef f(): pass\nprint('code')",
+    }.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    package = Path(__file__).parents[1]
+    begins = (
+        f"import sys; sys.path.insert(0, {str(package)!r}); "
+        "from regatta_worker.beginnings import import_libraries as begin; "
+        f"sys.path[:0] = [{str(own)!r}]; sys.path.append({str(library)!r}); "
+        f"begin({code.encode()!r})"
+    )
+    run = subprocess.run([sys.executable, "-c", begins], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == expected
+
+
+def test_what_was_imported_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library, own = tmp_path / "site-packages", tmp_path / "own"
+    for folder in (library, own):
+        folder.mkdir()
+        monkeypatch.syspath_prepend(folder)
+    file = library / "a_library.py"
+    file.write_text("")
+    assert Imported(time.time_ns()).changed() == ""
+    __import__("a_library")
+    try:
+        assert Imported(0).changed() != "", "imported before it was looked at"
+        time.sleep(0.02)
+
+        def changed_by(path: Path, text: str) -> str:
+            imported = Imported(time.time_ns())
+            assert imported.changed() == ""
+            path.write_text(text)
+            return imported.changed()
+
+        os.utime(file)
+        time.sleep(0.02)
+        assert changed_by(own / "mine_alone.py", "") == ""
+        assert changed_by(file, "x = 1") == f"{file} changed"
+        time.sleep(0.02)
+        assert changed_by(library / "other.py", "") == f"{library} changed"
+        time.sleep(0.02)
+        assert changed_by(library / "other.pth", "") == f"{library} changed"
+        time.sleep(0.02)
+        assert changed_by(own / "a_library.py", "") == f"{own} with another module changed"
+    finally:
+        del sys.modules["a_library"]
