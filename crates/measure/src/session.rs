@@ -9,6 +9,7 @@ mod declared;
 mod lane;
 mod outside_clock;
 mod sides;
+mod task_times;
 mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::census::count;
-use super::outside_clock::{cpu_of_children, keep_waits_for_children};
+use super::outside_clock::keep_waits_for_children;
+use super::task_times::cpu_of_children;
 use super::{
     Asked, CaseEnd, Observer, Ready, Session, completed, fault_of, limit, no_answer, start_of,
     worker_lost,
