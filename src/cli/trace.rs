@@ -12,6 +12,7 @@ use regatta_core::record::RecordError;
 use regatta_core::record::now;
 use regatta_core::record::trace::{Trace, TraceHeader, file, is_script, raw};
 use regatta_core::secrets;
+use regatta_core::temporary;
 use regatta_judge::trace::{Analysis, analyse, times_of};
 use regatta_measure::command;
 use regatta_measure::git::state_of_checkout;
@@ -137,7 +138,7 @@ pub fn run(args: &TraceArgs) -> Ended {
 
 /// Runs the program, and gives its trace and how it ended.
 fn record(args: &TraceArgs, library: &Path) -> Result<(Trace, tracing::ProgramEnd), Stop> {
-    let folder = tempfile::Builder::new().prefix("regatta-trace-").tempdir();
+    let folder = temporary::folder("trace");
     let folder = folder.map_err(|error| {
         let what = "no folder for the recording; name another in TMPDIR";
         Stop::Usage(format!("{what}: {error}"))

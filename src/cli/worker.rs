@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 
 use super::{Ended, Stop, note, print_json, show_blocks, watch_for};
 use regatta_core::suite::Settings;
+use regatta_core::temporary;
 use regatta_cuda::{CudaWorker, Offer};
 use regatta_measure::conformance::{self, Check, CheckResult};
 use regatta_measure::experiment::arm::with_log;
@@ -109,7 +110,7 @@ fn serve(mut worker: Box<dyn Worker>) -> Ended {
 fn check_operators(name: &str, json: bool) -> Ended {
     watch_for("");
     let suite = regatta_core::suite::load(name)?;
-    let logs = tempfile::tempdir().map_err(Stop::usage)?;
+    let logs = temporary::folder("logs").map_err(Stop::usage)?;
     interrupt::leaves(logs.path().to_owned());
     let checks = sensitivity::check(&suite, logs.path().to_owned()).map_err(Stop::usage)?;
     show(
@@ -126,10 +127,11 @@ fn check(command: &[String], json: bool) -> Ended {
         .split_first()
         .ok_or_else(|| Stop::Usage("no command".to_owned()))?;
     let spec = WorkerSpec::new(program, program, args.to_vec());
-    let log = tempfile::NamedTempFile::new().map_err(Stop::usage)?;
-    interrupt::leaves(log.path().to_owned());
+    let logs = temporary::folder("logs").map_err(Stop::usage)?;
+    interrupt::leaves(logs.path().to_owned());
+    let log = logs.path().join("worker.log");
     let limit = Duration::from_secs(Settings::default().timeout_s.into());
-    let mut worker = WorkerProcess::start(&spec, log.path(), limit).map_err(|error| {
+    let mut worker = WorkerProcess::start(&spec, &log, limit).map_err(|error| {
         let log = error.log.clone();
         Stop::Usage(with_log(error, &log))
     })?;

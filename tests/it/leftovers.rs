@@ -326,3 +326,26 @@ fn a_caller_that_ignores_its_children_does_no_harm() {
     let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(stdout.contains("exit code 11"), "{stdout}");
 }
+
+#[test]
+fn the_folders_of_a_killed_harness_are_removed_by_the_next() {
+    let place = Place::new();
+    place.write("leave.pl", &format!("{LEAVES}leave(); sleep 3600;"));
+    let folder = place.path().join("temporary");
+    fs::create_dir(&folder).unwrap();
+    let there = || folder.read_dir().unwrap().count();
+    let check = ["worker", "check", "--", "perl", "leave.pl"];
+    let mut command = place.regatta(&check);
+    let command = command.env("TMPDIR", &folder).stderr(Stdio::null());
+    let mut harness = command.stdout(Stdio::null()).spawn().unwrap();
+    let left = left(&place);
+    assert_ne!(there(), 0);
+    send(&harness, Signal::SIGKILL);
+    end_of(&mut harness);
+    all_gone(&left);
+    assert_ne!(there(), 0);
+    place.write("leave.pl", "exit 1");
+    let mut next = place.regatta(&check);
+    next.env("TMPDIR", &folder).output().unwrap();
+    assert_eq!(there(), 0);
+}

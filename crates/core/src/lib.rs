@@ -14,4 +14,5 @@ pub mod output;
 pub mod record;
 pub mod secrets;
 pub mod suite;
+pub mod temporary;
 pub mod text;

@@ -13,6 +13,7 @@ use crate::interrupt;
 use crate::worker::{Conversation, Launcher, WorkerError};
 use crate::workers::Processes;
 use regatta_core::suite::{Listed, Suite};
+use regatta_core::temporary;
 use regatta_worker::attention::{Case, ParamValue, Params, VariantId, is_name};
 use regatta_worker::operator::Problem;
 use regatta_worker::protocol::{DeviceKind, Hello, ListedCall, ReplyBody, RequestBody};
@@ -104,7 +105,7 @@ pub fn start<E: From<SetupError>>(
     if suite.scripts.is_empty() {
         return Ok(None);
     }
-    let logs = tempfile::tempdir().map_err(SetupError::from)?;
+    let logs = temporary::folder("logs").map_err(SetupError::from)?;
     interrupt::leaves(logs.path().to_owned());
     let limit = Duration::from_secs(suite.settings.timeout_s.into()) * LONGEST_IN_LIMITS;
     let folder = logs.path().to_owned();

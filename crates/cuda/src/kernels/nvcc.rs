@@ -8,6 +8,7 @@ use super::arch::Arch;
 use super::compile::{BuildError, Compiled};
 use super::source::KernelSource;
 use super::toolkit::Toolkit;
+use regatta_core::temporary;
 
 /// Options of every compilation, beside architecture and names of files.
 pub const OPTIONS: [&str; 5] = ["-std=c++17", "-lineinfo", "-cubin", "-Xptxas", "-v"];
@@ -23,7 +24,7 @@ pub fn compile(
     arch: Arch,
 ) -> Result<Compiled, BuildError> {
     let nvcc = &toolkit.program;
-    let work = tempfile::Builder::new().prefix("regatta-nvcc-").tempdir()?;
+    let work = temporary::folder("nvcc")?;
     let file = source.file_name();
     let folder = laid_out(source, work.path())?;
     let arch_option = format!("-arch={arch}");

@@ -15,6 +15,7 @@ use crate::workers::{self, OWN, Processes};
 use regatta_core::last_words;
 use regatta_core::suite::Suite;
 use regatta_core::suite::workers::OwnWorker;
+use regatta_core::temporary;
 use regatta_core::text::one_line;
 use regatta_worker::protocol::Hello;
 
@@ -98,7 +99,7 @@ fn introduced(
     limit: Option<Duration>,
 ) -> Result<Vec<Introduction>, ExperimentError> {
     workers::check_declared(config, environment)?;
-    let logs = tempfile::tempdir().map_err(ExperimentError::usage)?;
+    let logs = temporary::folder("logs").map_err(ExperimentError::usage)?;
     interrupt::leaves(logs.path().to_owned());
     let introduced = names.into_par_iter().map(|worker| Introduction {
         found: introduction(&worker, config, environment, limit, logs.path()),

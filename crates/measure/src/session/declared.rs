@@ -17,6 +17,7 @@ use crate::interrupt;
 use crate::verify::Rejected;
 use crate::worker::{Conversation, Launcher};
 use regatta_core::record::Fault;
+use regatta_core::temporary;
 use regatta_worker::attention::tolerance::ErrorSums;
 use regatta_worker::operator::{Operands, Operator, OutputTensor};
 use regatta_worker::protocol::{Compare, ReplyBody, RequestBody, TensorError};
@@ -47,9 +48,7 @@ impl DeclaredResults {
         let folder = match self.folder.take() {
             Some(folder) => folder,
             None => {
-                let mut builder = tempfile::Builder::new();
-                let made = builder.prefix("regatta-results-").tempdir();
-                let made = made.map_err(unmade)?;
+                let made = temporary::folder("results").map_err(unmade)?;
                 interrupt::leaves(made.path().to_owned());
                 made
             }

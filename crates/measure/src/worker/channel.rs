@@ -23,7 +23,7 @@ use nix::sys::socket::{
 
 use super::protocol::SOCKET_VARIABLE;
 use crate::interrupt;
-use regatta_core::last_words;
+use regatta_core::{last_words, temporary};
 use tempfile::TempDir;
 
 /// A reply line longer than this is garbage, not a message.
@@ -157,7 +157,7 @@ pub(super) struct Socket {
 impl Socket {
     /// A socket in a new folder.
     pub(super) fn bind() -> io::Result<Socket> {
-        let folder = tempfile::Builder::new().prefix("regatta-").tempdir()?;
+        let folder = temporary::folder("socket")?;
         interrupt::leaves(folder.path().to_owned());
         let socket = UnixListener::bind(folder.path().join("socket"))?;
         // Connections inherit it.

@@ -1,0 +1,83 @@
+//! Folders for what a process needs until it ends. Those of a process that was killed are removed by
+//! the next one.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Once;
+
+use tempfile::{Builder, TempDir};
+
+use crate::checksum::Checksum;
+
+const PREFIX: &str = "regatta-";
+
+/// A new folder in the system's own for temporary files, with `purpose` in its name. The first call
+/// removes what processes that are gone have left there.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn folder(purpose: &str) -> io::Result<TempDir> {
+    static REMOVED: Once = Once::new();
+    let place = std::env::temp_dir();
+    REMOVED.call_once(|| remove_left(&place, &processes()));
+    let prefix = format!("{PREFIX}{}-{}-{purpose}-", processes(), std::process::id());
+    Builder::new().prefix(&prefix).tempdir_in(place)
+}
+
+/// The processes among which a number names one: those since this boot, in this container. Another
+/// host or container may have the same folder.
+fn processes() -> String {
+    let boot = fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let container = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    Checksum::new([&boot[..], container.as_os_str().as_encoded_bytes()]).name()
+}
+
+/// Removes this user's folders of processes that are gone. What cannot be removed stays.
+fn remove_left(place: &Path, processes: &str) {
+    let Ok(user) = fs::metadata("/proc/self").map(|own| own.uid()) else {
+        return;
+    };
+    for entry in place.read_dir().into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let process = name
+            .strip_prefix(PREFIX)
+            .and_then(|rest| rest.strip_prefix(processes)?.strip_prefix('-'))
+            .and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+        let is_gone = process.is_some_and(|id| !Path::new("/proc").join(id.to_string()).exists());
+        if is_gone && entry.metadata().is_ok_and(|there| there.uid() == user) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn folders_of_processes_that_are_gone_are_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let mut ended = Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        let own = std::process::id();
+        let here = processes();
+        let make = |name: String| {
+            fs::create_dir_all(place.path().join(&name).join("logs")).unwrap();
+            name
+        };
+        let gone = make(format!("regatta-{here}-{}-logs-x", ended.id()));
+        let kept = [
+            make(format!("regatta-{here}-{own}-logs-x")),
+            make(format!("regatta-elsewhere-{}-logs-x", ended.id())),
+            make(format!("regatta-{}", ended.id())),
+            make(format!("other-{here}-{}-logs-x", ended.id())),
+        ];
+        remove_left(place.path(), &here);
+        assert!(!place.path().join(gone).exists());
+        assert!(kept.iter().all(|name| place.path().join(name).exists()));
+    }
+}
