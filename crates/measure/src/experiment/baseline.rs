@@ -17,8 +17,7 @@ use regatta_judge::{self as judge, Options};
 /// not fit to be one. Gives its file, and what it was made of.
 ///
 /// # Errors
-/// When the run is missing or cannot serve as a baseline: exit code 3; when it cannot be
-/// read: 2.
+/// When the run cannot serve as a baseline: exit code 3; when it is missing or cannot be read: 2.
 pub fn save(
     store: &Store,
     name: &str,
@@ -76,7 +75,7 @@ fn measured(name: &str, suite: Option<&str>) -> Result<String, ExperimentError> 
         }
     };
     let folder = folder.display();
-    Err(ExperimentError::NotJudged(format!(
+    Err(ExperimentError::Usage(format!(
         "{folder} has no run; {fix}"
     )))
 }
