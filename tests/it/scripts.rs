@@ -267,3 +267,24 @@ class Twice(Benchmark):
         "{alone}"
     );
 }
+
+/// A script that was renamed is compared with what it was called: its calls are not all new.
+#[test]
+fn a_script_that_was_renamed_is_compared_with_its_old_self() {
+    let place = checkout(BENCH);
+    std::fs::create_dir(place.path().join("my benches")).unwrap();
+    place.git(&["mv", "bench.py", "my benches/norms.py"]);
+    let script = "script:'my benches/norms.py'";
+    let quick = ["--invocations", "1", "--threshold", "0.9", "--json"];
+    let words = [
+        &["gate", script, "--base", "git:main"],
+        &quick[..],
+        &["--", "500"],
+    ]
+    .concat();
+    let (code, stdout, stderr) = place.ran(&words);
+    let answer: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    let row = &answer["rows"][0];
+    assert_eq!(row["case"], "norms.py/total:size=500", "{stderr}");
+    assert_ne!(row["word"], "new", "{code}: {stderr}");
+}

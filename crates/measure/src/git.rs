@@ -527,7 +527,7 @@ impl Place {
     }
 }
 
-/// The path at which the commit of a worktree has a suite that this checkout has renamed.
+/// The path at which the commit of a worktree has a suite or a script that this checkout has renamed.
 pub(crate) fn renamed_from(worktree: &Path, file: &str) -> Option<String> {
     let commit = ask(worktree, &["rev-parse", "HEAD"]).ok()?;
     let renamed = ["--find-renames", "--diff-filter=R", "--name-status"];
@@ -541,7 +541,8 @@ pub(crate) fn renamed_from(worktree: &Path, file: &str) -> Option<String> {
     listed.lines().find_map(|line| {
         let mut names = line.split('\t').skip(1);
         let (old, new) = (names.next()?, names.next()?);
-        (new == file && old.ends_with(".toml")).then(|| format!("./{old}"))
+        let of_its_kind = Path::new(old).extension() == Path::new(new).extension();
+        (new == file && of_its_kind).then(|| old.to_owned())
     })
 }
 

@@ -65,6 +65,12 @@ impl Script {
         format!("{file} {dashes}{}", shell_command(arguments))
     }
 
+    /// The same script at another path, as a command line names it.
+    pub fn at(&self, path: &str) -> String {
+        let path = shell_command(&[path.to_owned()]);
+        Script::named(&format!("{SCRIPT}{path}"), &self.arguments)
+    }
+
     /// The suite of its calls, which are known once it has run.
     pub fn suite(self) -> Result<Suite, String> {
         let stem = self.file.file_stem().unwrap_or_default().to_string_lossy();

@@ -18,6 +18,7 @@ use regatta_core::record::Built;
 use regatta_core::secrets;
 use regatta_core::suite::document::or_near;
 use regatta_core::suite::environment::pinned_file;
+use regatta_core::suite::script::Script;
 use regatta_core::suite::workers::Build;
 use regatta_core::suite::workers::OwnWorker;
 use regatta_core::suite::{Origin, Override, Settings, Suite};
@@ -364,8 +365,12 @@ impl Setup {
         let renamed = lacking
             .as_ref()
             .and_then(|_| git::renamed_from(worktree, &own));
-        let renamed = renamed.map(|suite| MeasureOptions {
-            suite,
+        let script = Script::parse(&args.suite).and_then(Result::ok);
+        let renamed = renamed.map(|old| MeasureOptions {
+            suite: match &script {
+                Some(script) => script.at(&old),
+                None => format!("./{old}"),
+            },
             ..args.clone()
         });
         if let (Some(file), None) = (lacking, &renamed) {
@@ -380,6 +385,17 @@ impl Setup {
         match renamed.as_ref().unwrap_or(args).load_in(worktree) {
             Ok(mut suite) => {
                 suite.name.clone_from(&self.suite.name);
+                // A script that was renamed makes the same calls.
+                if script.is_some()
+                    && let Some(is) = self.suite.scripts.first()
+                    && let Some(was) = suite.scripts.pop_first()
+                {
+                    let worker = suite.workers.remove(&was);
+                    suite
+                        .workers
+                        .extend(worker.map(|worker| (is.clone(), worker)));
+                    suite.scripts.insert(is.clone());
+                }
                 let built_by_head = suite.build.is_none() && self.suite.build.is_some();
                 suite.build = suite.build.or_else(|| self.suite.build.clone());
                 RevisionSuite::Own {
