@@ -93,7 +93,8 @@ def main() -> None:
     )
     asked = parser.parse_args()
     if asked.script:
-        requests, replies = open_descriptors()
+        # A script may close those that a program usually has, as daemons do.
+        requests, replies = open_descriptors(least=512)
         serve_script(Target(asked.name, asked.script, tuple(asked.arguments)), requests, replies)
         return
     put_off_collections()

@@ -6,6 +6,7 @@ Knows nothing of attention or of any library. docs/PROTOCOL.md is the contract.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import functools
 import gc
 import importlib.metadata
@@ -323,8 +324,9 @@ def serve(session: Session, requests: BinaryIO, replies: BinaryIO) -> None:
             return
 
 
-def open_descriptors() -> tuple[BinaryIO, BinaryIO]:
-    """Descriptors 3 and 4 as files; ends the process where they are not open.
+def open_descriptors(least: int = REQUEST_FD) -> tuple[BinaryIO, BinaryIO]:
+    """Descriptors 3 and 4 as files, under numbers of `least` or more; ends the process where they
+    are not open.
 
     In a container, which they do not reach, the socket that REGATTA_SOCKET names is both.
 
@@ -342,8 +344,13 @@ def open_descriptors() -> tuple[BinaryIO, BinaryIO]:
                 f"descriptor {descriptor} is not open: this program is started by regatta, "
                 "not by hand (try `regatta worker check`)"
             )
-    requests, replies = os.fdopen(REQUEST_FD, "rb"), os.fdopen(REPLY_FD, "wb")
-    if stat.S_ISSOCK(os.fstat(REPLY_FD).st_mode):
+    given = [REQUEST_FD, REPLY_FD]
+    if least > REQUEST_FD:
+        with contextlib.suppress(OSError, ValueError):
+            given = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, least) for one in given]
+            os.closerange(REQUEST_FD, REPLY_FD + 1)
+    requests, replies = os.fdopen(given[0], "rb"), os.fdopen(given[1], "wb")
+    if stat.S_ISSOCK(os.fstat(given[1]).st_mode):
         # Before any code under test is imported, it says which process replies: the harness
         # takes replies of no other.
         replies.write(b"\n")

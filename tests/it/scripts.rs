@@ -288,3 +288,21 @@ fn a_script_that_was_renamed_is_compared_with_its_old_self() {
     assert_eq!(row["case"], "norms.py/total:size=500", "{stderr}");
     assert_ne!(row["word"], "new", "{code}: {stderr}");
 }
+
+/// As a program does that becomes a daemon.
+#[test]
+fn a_script_that_closes_the_descriptors_that_it_was_started_with_is_listed() {
+    let closing = |last: &str| format!("import os\nos.closerange(3, {last})\n{BENCH}");
+    let place = checkout(&closing("256"));
+    let words = ["list", "--ids", "script:bench.py", "--", "500"];
+    let (listed, _) = exits!(place, 0, words);
+    assert_eq!(listed, "bench.py/total:size=500\n");
+    place.write("bench.py", &closing("os.sysconf('SC_OPEN_MAX')"));
+    let (_, stderr) = exits!(place, 2, words);
+    let said = "bench.py closed a file descriptor that is regatta's";
+    assert!(stderr.contains(said), "{stderr}");
+    assert!(
+        !stderr.contains("Traceback") && !stderr.contains("running.py"),
+        "{stderr}"
+    );
+}

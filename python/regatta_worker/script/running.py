@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import errno
 import json
 import os
 import random
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FrameType, ModuleType
 from typing import Any, BinaryIO
@@ -269,7 +270,8 @@ class Script:
         """Answers requests until one is about another call."""
         while True:
             if self._pending is None:
-                self._pending = self._requests.readline()
+                with self._own_descriptors():
+                    self._pending = self._requests.readline()
             if not self._pending:
                 self._leave()
             kind, asked = self._asked()
@@ -282,10 +284,27 @@ class Script:
             if reply["type"] == "bye":
                 self._leave()
 
+    @contextlib.contextmanager
+    def _own_descriptors(self) -> Iterator[None]:
+        """Ends the process, in words, where the script closed what requests and replies go by."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno != errno.EBADF:
+                raise
+            print(
+                f"{self.target.file} closed a file descriptor that is regatta's: close those alone "
+                f"that the script opened, and no range such as `os.closerange(3, ...)`",
+                file=sys.stderr,
+            )
+            sys.stderr.flush()
+            os._exit(1)
+
     def _send(self, reply: Message) -> None:
         text = json.dumps(number_or_null(reply), allow_nan=False)
-        self._replies.write(text.encode() + b"\n")
-        self._replies.flush()
+        with self._own_descriptors():
+            self._replies.write(text.encode() + b"\n")
+            self._replies.flush()
 
     def _leave(self) -> None:
         """Ends the process: threads of the script's, or an interpreter with torch, take longer."""
