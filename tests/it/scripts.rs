@@ -306,3 +306,21 @@ fn a_script_that_closes_the_descriptors_that_it_was_started_with_is_listed() {
         "{stderr}"
     );
 }
+
+/// As a checkout that a container mounts read-only. Root may write wherever a mode forbids it.
+#[test]
+fn a_repository_that_takes_no_worktree_is_named() {
+    let place = checkout(BENCH);
+    std::os::unix::fs::symlink("/proc/self", place.path().join(".git/worktrees")).unwrap();
+    let words = ["gate", "script:bench.py", "--base", "git:main", "--", "500"];
+    let (_, stderr) = exits!(place, 2, words);
+    let stderr = stderr.replace('\n', " ");
+    assert!(
+        stderr.contains(".git/worktrees cannot be written ("),
+        "{stderr}"
+    );
+    assert!(
+        stderr.contains("or measure in a clone of this checkout"),
+        "{stderr}"
+    );
+}

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
+use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -491,7 +492,7 @@ impl Place {
             &path,
             &self.commit,
         ];
-        ask(repository, &add)?;
+        ask(repository, &add).map_err(|error| unwritable(repository).unwrap_or(error))?;
         self.check_out_submodules(Path::new(&ask(
             repository,
             &["rev-parse", "--show-toplevel"],
@@ -525,6 +526,21 @@ impl Place {
         }
         Ok(())
     }
+}
+
+/// The error of a repository into which no worktree can be entered; `None` for any other.
+fn unwritable(repository: &Path) -> Option<SetupError> {
+    let repository = repository_of(repository)?;
+    let mut folder = repository.join("worktrees");
+    if fs::symlink_metadata(&folder).is_err() {
+        folder = repository;
+    }
+    let error = tempfile::tempfile_in(&folder).err()?;
+    Some(SetupError(format!(
+        "{} cannot be written ({error}), and git notes a worktree of the revision there: make it \
+         writable, or measure in a clone of this checkout",
+        folder.display()
+    )))
 }
 
 /// The path at which the commit of a worktree has a suite or a script that this checkout has renamed.
