@@ -123,3 +123,8 @@ class Conversing:
     def refused(self, reply: dict[str, Any], words: str, kind: str = "unsupported") -> None:
         assert reply["type"] == kind, reply
         assert words in reply["reason"]
+
+
+def draw(kind: str, *arguments: float) -> dict[str, Any]:
+    """A draw of an operator's input, as `prepare` names it."""
+    return {"kind": kind, "arguments": list(arguments)}

@@ -16,6 +16,7 @@ from regatta_worker.callables.load import Target
 from regatta_worker.callables.operators.operands import InputTensor, Operands
 from regatta_worker.callables.operators.reference import open_reference
 from regatta_worker.protocol.channel import Failed, Unavailable, Unsupported
+from support import draw
 
 
 @pytest.fixture(autouse=True)
@@ -43,10 +44,6 @@ def tensor(wire: dict[str, Any]) -> InputTensor:
 def test_draws_are_those_of_every_language(vector: dict[str, Any]) -> None:
     drawn = tensor(vector["input"]).drawn(vector["seed"]).reshape(-1)
     assert drawn.tolist() == vector["values"]
-
-
-def draw(kind: str, *arguments: float) -> dict[str, Any]:
-    return {"kind": kind, "arguments": list(arguments)}
 
 
 RMSNORM: dict[str, Any] = {

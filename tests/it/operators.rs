@@ -324,3 +324,55 @@ fn a_kernel_that_ignores_the_scales_of_its_inputs_is_wrong() {
     let words = "NumPy has no e4m3, which input `a` is: give it another dtype";
     says(&place, &run, 2, words);
 }
+
+/// The places of the largest numbers that a mask leaves, without a reference.
+const PLACES: &str = "workers.mine = \"mine.py\"\nsweep = [{ operator = \"places\", \
+     variants = \"mine/places\" }]\n[operators.places]\ndtypes = \"f32\"\naxes.k = 4\n\
+     scalars.k = \"k\"\ninputs = { x = \"64, 32\", mask = { shape = \"64, 32\", dtype = \"bool\" } }\n\
+     [operators.places.outputs]\nindex = { shape = \"64, k\", dtype = \"i64\" }\n\
+     seen = { shape = \"64, 32\", dtype = \"bool\" }\n";
+
+#[test]
+fn places_and_masks_are_compared_exactly() {
+    if std::env::var_os("REGATTA_TEST_PYTHON").is_none() {
+        return;
+    }
+    let code = "import numpy as np\n\n\ndef places(x, mask, k: int, /):\n    \
+                seen = (x > 0) & mask\n    order = np.argsort(np.where(seen, -x, 0), axis=-1)\n    \
+                return order[:, :k], seen\n";
+    let place = committed(code, PLACES);
+    let args = ["gate", "./mine.toml", "--base", "git:HEAD"];
+    for (from, to, words) in [
+        (
+            "(x > 0)",
+            "(x > 1e-3)",
+            "wrong result: seen: relative L2 error",
+        ),
+        (":k]", "k - 1 :: -1]", "and i64 is compared exactly"),
+    ] {
+        place.edit("mine.py", from, to);
+        let (code, text) = ran(&place, &args);
+        assert_eq!(code, 1, "{text}");
+        assert!(text.contains(words), "{text}");
+        place.edit("mine.py", to, from);
+    }
+    for (from, to, words) in [
+        ("i64", "int64", "\"int64\": use `f32`, `f16`"),
+        (
+            "dtype = \"bool\" } }",
+            "dtype = \"i64\" } }",
+            "draw it by `integers(low, high)`",
+        ),
+        (
+            "axes.k",
+            "gradients = \"x\"\naxes.k",
+            "the output `index` has no gradient",
+        ),
+    ] {
+        place.edit("mine.toml", from, to);
+        let (code, text) = ran(&place, &["run", "./mine.toml"]);
+        assert_eq!(code, 2, "{text}");
+        assert!(text.contains(words), "{text}");
+        place.edit("mine.toml", to, from);
+    }
+}

@@ -115,7 +115,12 @@ fn judged(
         }
         let limit = operands.outputs.iter().find(|one| one.name == output);
         let limit = limit.map_or(f64::INFINITY, |one| one.limit);
-        let limits = error.relative_l2.unwrap_or(f64::INFINITY) / limit;
+        let limits = match error.relative_l2 {
+            // Where a result is compared exactly, any change of it is seen.
+            Some(error) if error > 0.0 || limit > 0.0 => error / limit,
+            Some(_) => 0.0,
+            None => f64::INFINITY,
+        };
         let most = by_input.entry(input).or_insert((limits, output));
         if limits > most.0 {
             *most = (limits, output);
@@ -164,7 +169,7 @@ fn judged(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use regatta_worker::operator::OutputTensor;
+    use regatta_worker::operator::{ElementType, OutputTensor};
 
     #[test]
     fn an_input_that_moves_no_result_is_named() {
@@ -173,7 +178,7 @@ mod tests {
             outputs: vec![OutputTensor {
                 name: "y".to_owned(),
                 shape: vec![4],
-                dtype: Dtype::F32,
+                dtype: ElementType::F32,
                 limit: 5e-6,
                 in_place: None,
             }],

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub use super::machine::DeviceState;
 use super::machine::{Activity, CountedCall, INSTRUCTIONS, RecordedCall, Structure};
 use crate::attention::{Attention, Direction, Dtype, ParamValue, Params, ProjectionKind};
-use crate::operator::{ElementType, InputTensor, Operands, Problem};
+use crate::operator::{ElementType, Operands, Problem};
 use crate::units::{Bytes, Nanoseconds, Rate, is_one, is_zero, one};
 use crate::words;
 
@@ -604,15 +604,18 @@ impl Arguments {
                  give it one of their names, or a default"
             ));
         }
-        let why = |input: &InputTensor| {
-            let why = self.lacks.get(&input.dtype)?;
+        let inputs = operands.inputs.iter();
+        let inputs = inputs.map(|input| ("input", &input.name, input.dtype));
+        let outputs = operands.outputs.iter();
+        let outputs = outputs.map(|output| ("output", &output.name, output.dtype));
+        let why = inputs.chain(outputs).find_map(|(kind, name, dtype)| {
+            let why = self.lacks.get(&dtype)?;
             Some(format!(
-                "{why}, which input `{}` is: give it another dtype",
-                input.name
+                "{why}, which {kind} `{name}` is: give it another dtype"
             ))
-        };
-        if let Some(why) = operands.inputs.iter().find_map(why) {
-            return Some(why);
+        });
+        if why.is_some() {
+            return why;
         }
         let all: Vec<&str> = all().map(String::as_str).collect();
         let all = if all.is_empty() {

@@ -10,7 +10,7 @@ use super::document::{DocumentError, TomlDocument, TomlText, key, or_near};
 use super::file::{OneOrMore, ValueOr};
 use super::workers::is_identifier;
 use regatta_worker::attention::{Dtype, LONGEST_AXIS, ParamValue, is_name};
-use regatta_worker::operator::draw::Draw;
+use regatta_worker::operator::draw::{Draw, DrawKind};
 use regatta_worker::operator::formula::Expression;
 use regatta_worker::operator::{
     ATTENTION, AxisKind, ElementType, FormulaKind, Input, Operator, Operators, Output, Role,
@@ -76,7 +76,7 @@ pub struct InputTable {
     pub shape: Shape,
     /// The type of its elements, where that is not the case's.
     pub dtype: Option<ElementType>,
-    /// The draw of its contents, by default `"normal"`.
+    /// The draw of its contents, by default `"normal"`, and `"bernoulli"` of bool.
     pub draw: Option<String>,
     /// `data`, `state` (restored before each call), `index` or `scale`.
     pub role: Option<Role>,
@@ -93,9 +93,9 @@ pub struct OutputTable {
     /// The extents.
     pub shape: Shape,
     /// The type of its elements, where that is not the case's.
-    pub dtype: Option<Dtype>,
-    /// The largest relative L2 error, or one for each type; by default 5e-6 in f32, 2e-3 in f16 and
-    /// 1e-2 in bf16.
+    pub dtype: Option<ElementType>,
+    /// The largest relative L2 error, or one for each type; by default 5e-6 in f32, 2e-3 in f16,
+    /// 1e-2 in bf16, and else none: whole numbers and bool are compared exactly.
     pub tolerance: Option<Tolerance>,
     /// The input in which a call leaves it, in place of returning it; its role is `state`.
     pub in_place: Option<String>,
@@ -207,20 +207,20 @@ fn declared(
         let is_scale = scales.contains(&name);
         let draw: Draw<Expression> = match &table.draw {
             None if is_scale => Draw::open(),
-            None => Draw::normal(),
+            None => Draw::usual(table.dtype),
             Some(text) => text
                 .parse()
                 .map_err(|why| error(&format!("{at}.draw"), format!("{why}")))?,
         };
         let whole = draw.kind.is_whole();
-        let role = match (whole, is_scale) {
+        let role = match (whole && draw.kind != DrawKind::Bernoulli, is_scale) {
             (true, _) => Role::Index,
             (_, true) => Role::Scale,
             _ => Role::Data,
         };
         let input = Input {
             shape: extents(&table.shape),
-            dtype: table.dtype.or(whole.then_some(ElementType::I32)),
+            dtype: table.dtype.or(draw.kind.usual_type()),
             draw,
             role: table.role.unwrap_or(role),
             scale: table.scale,

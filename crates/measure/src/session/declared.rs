@@ -163,9 +163,14 @@ fn within(
         })?;
         if error > output.limit {
             let (limit, dtype) = (output.limit, output.dtype);
-            return Err(wrong(format!(
-                "relative L2 error {error:.1e} is above the {limit:.1e} allowed for {dtype}"
-            )));
+            let why = if limit > 0.0 {
+                format!(
+                    "relative L2 error {error:.1e} is above the {limit:.1e} allowed for {dtype}"
+                )
+            } else {
+                format!("relative L2 error {error:.1e}, and {dtype} is compared exactly")
+            };
+            return Err(wrong(why));
         }
         kept.insert(name.clone(), error);
     }
@@ -184,47 +189,58 @@ fn difference(
     let mut left: u64 = output.shape.iter().product();
     while left > 0 {
         let count = left.min(AT_ONCE as u64) as usize;
-        let right: Vec<f64> = read(&mut base, count)?.into_iter().map(f64::from).collect();
-        sums.compare(&read(&mut head, count)?, &right);
-        is_finite &= right.iter().all(|number| number.is_finite());
+        if output.dtype.is_whole() {
+            let right = read(&mut base, count, i64::from_le_bytes)?;
+            sums.compare_whole(&read(&mut head, count, i64::from_le_bytes)?, &right);
+        } else {
+            let right = read(&mut base, count, f32::from_le_bytes)?;
+            let right: Vec<f64> = right.into_iter().map(f64::from).collect();
+            sums.compare(&read(&mut head, count, f32::from_le_bytes)?, &right);
+            is_finite &= right.iter().all(|number| number.is_finite());
+        }
         left -= count as u64;
     }
     Ok(is_finite.then(|| sums.error()))
 }
 
 fn open(output: &OutputTensor, folder: &Path) -> Result<BufReader<File>, String> {
-    let path = folder.join(format!("{}.f32", output.name));
+    let (ending, bytes) = output.dtype.written();
+    let path = folder.join(format!("{}.{ending}", output.name));
     let file = File::open(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let bytes = file.metadata().map_or(0, |file| file.len());
-    let wanted = 4 * output.shape.iter().product::<u64>();
-    if bytes != wanted {
+    let found = file.metadata().map_or(0, |file| file.len());
+    let wanted = bytes * output.shape.iter().product::<u64>();
+    if found != wanted {
         return Err(format!(
-            "{} has {bytes} bytes, not {wanted}",
+            "{} has {found} bytes, not {wanted}",
             path.display()
         ));
     }
     Ok(BufReader::new(file))
 }
 
-fn read(file: &mut BufReader<File>, count: usize) -> Result<Vec<f32>, String> {
-    let mut bytes = vec![0; 4 * count];
+fn read<const BYTES: usize, T>(
+    file: &mut BufReader<File>,
+    count: usize,
+    number: fn([u8; BYTES]) -> T,
+) -> Result<Vec<T>, String> {
+    let mut bytes = vec![0; BYTES * count];
     let read = file.read_exact(&mut bytes);
     read.map_err(|error| format!("the results cannot be read: {error}"))?;
-    let (words, _) = bytes.as_chunks::<4>();
-    Ok(words.iter().map(|word| f32::from_le_bytes(*word)).collect())
+    let (words, _) = bytes.as_chunks::<BYTES>();
+    Ok(words.iter().map(|word| number(*word)).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use regatta_worker::attention::Dtype;
+    use regatta_worker::operator::ElementType;
 
     fn operands() -> Operands {
         Operands {
             outputs: vec![OutputTensor {
                 name: "y".to_owned(),
                 shape: vec![2, 3],
-                dtype: Dtype::F32,
+                dtype: ElementType::F32,
                 limit: 5e-6,
                 in_place: None,
             }],
@@ -276,6 +292,43 @@ mod tests {
                 rejected
                     .reason
                     .starts_with("the base's result y has elements")
+            );
+        }
+    }
+
+    /// Two whole numbers that are the same as float32, and the same as float64.
+    #[test]
+    fn whole_numbers_are_compared_exactly() {
+        let index = OutputTensor {
+            name: "index".to_owned(),
+            shape: vec![2],
+            dtype: ElementType::I64,
+            limit: 0.0,
+            in_place: None,
+        };
+        let operands = Operands {
+            outputs: vec![index],
+            ..Operands::default()
+        };
+        let write = |values: [i64; 2]| {
+            let folder = tempfile::tempdir().unwrap();
+            let bytes: Vec<u8> = values.iter().flat_map(|one| one.to_le_bytes()).collect();
+            std::fs::write(folder.path().join("index.i64"), bytes).unwrap();
+            folder
+        };
+        let base = write([1 << 60, -3]);
+        let compare = |head: [i64; 2]| {
+            let head = write(head);
+            let sides = (base.path(), head.path());
+            compare_sides("o", &operands, sides, false).map_err(|rejected| rejected.reason)
+        };
+        assert_eq!(compare([1 << 60, -3]).unwrap()["index"], 0.0);
+        for head in [[(1 << 60) + 1, -3], [1 << 60, 3]] {
+            let reason = compare(head).unwrap_err();
+            assert!(reason.starts_with("wrong result: index: relative L2 error"));
+            assert!(
+                reason.contains(", and i64 is compared exactly;"),
+                "{reason}"
             );
         }
     }

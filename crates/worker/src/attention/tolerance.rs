@@ -120,6 +120,17 @@ impl ErrorSums {
         self.elements += reference.len() as u64;
     }
 
+    /// Takes in whole numbers likewise, whose differences are exact.
+    pub fn compare_whole(&mut self, result: &[i64], reference: &[i64]) {
+        for (&found, &right) in result.iter().zip(reference) {
+            let difference = (i128::from(found) - i128::from(right)) as f64;
+            self.squares += difference * difference;
+            self.norm += right as f64 * right as f64;
+            self.largest = self.largest.max(difference.abs());
+        }
+        self.elements += reference.len() as u64;
+    }
+
     /// Takes in the sums over other elements of the same result.
     pub fn add(&mut self, other: &ErrorSums) {
         self.elements += other.elements;

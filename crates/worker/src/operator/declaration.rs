@@ -97,8 +97,9 @@ pub struct Output {
     pub shape: Vec<Expression>,
     /// Type of its elements; `None`: that of the problem.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dtype: Option<Dtype>,
-    /// Largest relative L2 error; `None`: as for attention's `out` of this type.
+    pub dtype: Option<ElementType>,
+    /// Largest relative L2 error; `None`: as for attention's `out` of this type, and 0 for whole
+    /// numbers, true and false and e4m3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tolerance: Option<Tolerance>,
     /// The state that a call leaves it in, in place of returning it.
@@ -295,7 +296,7 @@ impl Operator {
             let name = &output.name;
             let shape = shape(&output.shape, &figures)
                 .map_err(|(place, why)| (format!("outputs.{name}.shape[{place}]"), why))?;
-            let dtype = output.dtype.unwrap_or(problem.dtype);
+            let dtype = output.dtype.unwrap_or(problem.dtype.into());
             operands.outputs.push(OutputTensor {
                 name: name.clone(),
                 shape,
@@ -359,7 +360,8 @@ impl Output {
     /// The largest relative L2 error in problems of this type. Where inputs are of 16 bits, so are
     /// the products that an output of 32 bits is a sum of: a declared tolerance is the problem's.
     pub fn limit(&self, dtype: Dtype) -> f64 {
-        let usual = limit(self.dtype.unwrap_or(dtype), false, Direction::Forward);
+        let real = self.dtype.map_or(Some(dtype), ElementType::real);
+        let usual = real.map_or(0.0, |dtype| limit(dtype, false, Direction::Forward));
         match &self.tolerance {
             None => usual,
             Some(Tolerance::One(tolerance)) => *tolerance,

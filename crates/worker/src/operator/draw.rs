@@ -51,6 +51,10 @@ words! {
         Permutation = "permutation",
         /// `lengths(low, high)`: whole numbers evenly spaced from low to high, in random order.
         Lengths = "lengths",
+        /// `integers(low, high)`: whole numbers from low to high, each as likely: labels, tokens, counts.
+        Integers = "integers",
+        /// `bernoulli(probability = 0.5)`: 1 as often as that, else 0: a mask.
+        Bernoulli = "bernoulli",
     }
 }
 
@@ -58,17 +62,30 @@ impl DrawKind {
     /// The fewest and the most arguments.
     fn arity(self) -> (usize, usize) {
         match self {
-            DrawKind::Normal | DrawKind::Sigmoid | DrawKind::Permutation => (0, 1),
+            DrawKind::Normal | DrawKind::Sigmoid | DrawKind::Permutation | DrawKind::Bernoulli => {
+                (0, 1)
+            }
             DrawKind::Uniform | DrawKind::LogDecay => (0, 2),
             DrawKind::L2Normalised => (0, 0),
             DrawKind::Constant => (1, 1),
-            DrawKind::Lengths => (2, 2),
+            DrawKind::Lengths | DrawKind::Integers => (2, 2),
+        }
+    }
+
+    /// The type of an input that this draws and that names none; `None`: the problem's.
+    pub fn usual_type(self) -> Option<ElementType> {
+        match self {
+            DrawKind::Bernoulli => Some(ElementType::Bool),
+            _ => self.is_whole().then_some(ElementType::I32),
         }
     }
 
     /// True for draws of whole numbers.
     pub fn is_whole(self) -> bool {
-        matches!(self, DrawKind::Permutation | DrawKind::Lengths)
+        matches!(
+            self,
+            DrawKind::Permutation | DrawKind::Lengths | DrawKind::Integers | DrawKind::Bernoulli
+        )
     }
 }
 
@@ -81,10 +98,15 @@ impl Draw<Expression> {
         }
     }
 
-    /// The draw of an input that names none.
-    pub fn normal() -> Draw<Expression> {
+    /// The draw of an input of this type that names none.
+    pub fn usual(dtype: Option<ElementType>) -> Draw<Expression> {
+        let kind = if dtype == Some(ElementType::Bool) {
+            DrawKind::Bernoulli
+        } else {
+            DrawKind::Normal
+        };
         Draw {
-            kind: DrawKind::Normal,
+            kind,
             arguments: Vec::new(),
         }
     }
@@ -162,23 +184,39 @@ impl Draw<f64> {
             DrawKind::Uniform => &[-1.732_050_807_568_877_2, 1.732_050_807_568_877_2],
             DrawKind::LogDecay => &[0.005, 0.5],
             DrawKind::Permutation => &[elements as f64],
-            DrawKind::L2Normalised | DrawKind::Constant | DrawKind::Lengths => &[],
+            DrawKind::Bernoulli => &[0.5],
+            DrawKind::L2Normalised
+            | DrawKind::Constant
+            | DrawKind::Lengths
+            | DrawKind::Integers => &[],
         };
         let given = self.arguments.len();
         self.arguments.extend(defaults.iter().skip(given));
         if let Some(wrong) = self.objection(elements) {
             return Err(ParseError::new(format!("`{self}` {wrong}")));
         }
-        if self.kind.is_whole() != dtype.is_whole() && self.kind != DrawKind::Constant {
-            let fix = if dtype == ElementType::I8 {
-                "name the input that multiplies its values, as in scale = \"x_scale\""
-            } else if dtype.is_whole() {
-                "draw it by `permutation`, `lengths` or `constant`"
-            } else {
-                "give it dtype = \"i32\""
+        let of_any_type = matches!(self.kind, DrawKind::Constant | DrawKind::Bernoulli);
+        if !of_any_type && self.kind.is_whole() != dtype.is_whole() {
+            let fix = match dtype {
+                ElementType::I8 => {
+                    "name the input that multiplies its values, as in scale = \"x_scale\", or draw it \
+                     by `integers`"
+                }
+                ElementType::Bool => "draw it by `bernoulli(probability)` or `constant`",
+                _ if dtype.is_whole() => {
+                    "draw it by `integers(low, high)`, `permutation`, `lengths`, `bernoulli` or \
+                     `constant`"
+                }
+                _ => "give it dtype = \"i32\"",
             };
             return Err(ParseError::new(format!(
                 "`{self}` does not draw {dtype}: {fix}"
+            )));
+        }
+        if dtype == ElementType::Bool && !self.arguments.iter().all(|one| (0.0..=1.0).contains(one))
+        {
+            return Err(ParseError::new(format!(
+                "`{self}` does not draw bool, which is 0 and 1 alone"
             )));
         }
         if self.reach() > dtype.largest() {
@@ -196,7 +234,7 @@ impl Draw<f64> {
         let largest = self.arguments.iter().fold(0.0f64, |a, b| a.max(b.abs()));
         match self.kind {
             DrawKind::Normal => NORMAL_REACH * largest,
-            DrawKind::Sigmoid | DrawKind::L2Normalised => 1.0,
+            DrawKind::Sigmoid | DrawKind::L2Normalised | DrawKind::Bernoulli => 1.0,
             _ => largest,
         }
     }
@@ -224,6 +262,14 @@ impl Draw<f64> {
             }
             (DrawKind::Lengths, &[low, high]) if !(whole(low) && whole(high) && low <= high) => {
                 "needs whole numbers, low <= high"
+            }
+            (DrawKind::Integers, &[low, high])
+                if !(low.fract() == 0.0 && high.fract() == 0.0 && low < high) =>
+            {
+                "needs whole numbers, low < high"
+            }
+            (DrawKind::Bernoulli, &[probability]) if !(0.0 < probability && probability < 1.0) => {
+                "draws one number alone: give a probability above 0 and below 1"
             }
             _ => return None,
         };
@@ -313,6 +359,11 @@ pub fn values(input: &InputTensor, seed: u64) -> Vec<f64> {
             };
             order.iter().map(|&place| length(place) as f64).collect()
         }
+        DrawKind::Integers => {
+            let span = argument(1) - argument(0) + 1.0;
+            each(&|i| argument(0) + (span * unit(stream, i)).floor())
+        }
+        DrawKind::Bernoulli => each(&|i| f64::from(unit(stream, i) < argument(0))),
     };
     let scale = input.scale.as_deref();
     let scales = scale.map(|scale| (scale, self::values(scale, seed)));
@@ -325,7 +376,7 @@ pub fn values(input: &InputTensor, seed: u64) -> Vec<f64> {
         ElementType::F16 => inputs::rounded(value, Dtype::F16),
         ElementType::Bf16 => inputs::rounded(value, Dtype::Bf16),
         ElementType::E4m3 | ElementType::I8 => quantised::rounded(value, input.dtype),
-        ElementType::I32 | ElementType::I64 => value,
+        ElementType::I32 | ElementType::I64 | ElementType::Bool => value,
     };
     let values = values.into_iter().zip(0..).map(divided);
     values.map(rounded).collect()
@@ -388,6 +439,10 @@ mod tests {
             input("permutation(40)", &[2, 3], ElementType::I64),
             input("lengths(16, 100)", &[5], ElementType::I32),
             input("lengths(16, 100)", &[1], ElementType::I32),
+            input("integers(-3, 5)", &[2, 5], ElementType::I64),
+            input("integers(0, 9)", &[6], ElementType::I8),
+            input("bernoulli", &[8], ElementType::Bool),
+            input("bernoulli(0.9)", &[8], ElementType::I32),
             input("normal", &[8], ElementType::E4m3),
             quantised_input("normal", &[3, 4], ElementType::I8, &[3, 1]),
             quantised_input("uniform(-2, 3)", &[4, 6], ElementType::E4m3, &[2, 3]),
@@ -449,7 +504,14 @@ mod tests {
         assert!(reason("log-decay(0, 1)", float).contains("makes NaN"));
         assert!(reason("uniform(3, 1)", float).contains("needs low < high"));
         assert!(reason("normal(20000)", ElementType::F16).contains("the largest f16 is 6.550e4"));
-        assert!(reason("normal", ElementType::I32).contains("draw it by `permutation`"));
+        assert!(reason("normal", ElementType::I32).contains("draw it by `integers(low, high)`"));
+        assert!(
+            reason("normal", ElementType::Bool).contains("draw it by `bernoulli(probability)`")
+        );
+        assert!(reason("integers(0, 2)", ElementType::Bool).contains("which is 0 and 1 alone"));
+        assert!(reason("integers(-1, 0)", ElementType::Bool).contains("which is 0 and 1 alone"));
+        assert!(reason("integers(0, 0.5)", ElementType::I32).contains("needs whole numbers"));
+        assert!(reason("bernoulli(1)", ElementType::Bool).contains("a probability above 0"));
         assert!(reason("normal", ElementType::I8).contains("as in scale = \"x_scale\""));
         assert!(reason("normal(200)", ElementType::E4m3).contains("the largest e4m3 is 4.480e2"));
         assert!(reason("permutation(4)", ElementType::I32).contains("at least the 8 elements"));

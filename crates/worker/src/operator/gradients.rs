@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::draw::{Draw, DrawKind};
 use super::operands::{InputTensor, Operands, OutputTensor, Role};
-use super::{DeclaredProblem, Operator};
+use super::{DeclaredProblem, Operator, Output};
 use crate::attention::tolerance::limit;
 use crate::attention::{Direction, Dtype, ParamValue};
 
@@ -88,6 +88,14 @@ impl Operator {
                 ));
             }
         }
+        let whole = |output: &&Output| output.dtype.is_some_and(|dtype| dtype.real().is_none());
+        if let Some(output) = self.outputs.iter().find(whole) {
+            return Some(format!(
+                "the output `{}` has no gradient: declare another operator without it, and without \
+                 `gradients` this one",
+                output.name
+            ));
+        }
         let state = self
             .inputs
             .iter()
@@ -138,7 +146,7 @@ impl Operator {
                 OutputTensor {
                     name: gradient_name(&input.name),
                     shape: input.shape.clone(),
-                    dtype,
+                    dtype: dtype.into(),
                     limit: widest.max(limit(dtype, false, Direction::Backward)),
                     in_place: None,
                 }
@@ -150,7 +158,7 @@ impl Operator {
             operands.inputs.push(InputTensor {
                 name,
                 shape: output.shape.clone(),
-                dtype: output.dtype.into(),
+                dtype: output.dtype,
                 draw: Draw {
                     kind: DrawKind::Normal,
                     arguments: vec![1.0],

@@ -54,8 +54,8 @@ pub struct OutputTensor {
     /// Extents.
     pub shape: Vec<u64>,
     /// Type of its elements.
-    pub dtype: Dtype,
-    /// Largest relative L2 error.
+    pub dtype: ElementType,
+    /// Largest relative L2 error; 0: each element has to be the same.
     pub limit: f64,
     /// The state that a call leaves it in, in place of returning it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,7 +95,7 @@ words! {
 
 words! {
     "type of elements",
-    /// Type of an input's elements.
+    /// Type of a tensor's elements.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
     #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
     #[serde(rename_all = "lowercase")]
@@ -114,6 +114,8 @@ words! {
         I32 = "i32",
         /// Whole numbers of 64 bits.
         I64 = "i64",
+        /// True or false.
+        Bool = "bool",
     }
 }
 
@@ -121,7 +123,7 @@ impl ElementType {
     /// Bytes of an element.
     pub fn bytes(self) -> usize {
         match self {
-            ElementType::E4m3 | ElementType::I8 => 1,
+            ElementType::E4m3 | ElementType::I8 | ElementType::Bool => 1,
             ElementType::F16 | ElementType::Bf16 => 2,
             ElementType::F32 | ElementType::I32 => 4,
             ElementType::I64 => 8,
@@ -143,9 +145,21 @@ impl ElementType {
         matches!(self, ElementType::E4m3 | ElementType::I8)
     }
 
-    /// True for whole numbers.
+    /// True for whole numbers, and for true and false.
     pub fn is_whole(self) -> bool {
-        matches!(self, ElementType::I8 | ElementType::I32 | ElementType::I64)
+        matches!(
+            self,
+            ElementType::I8 | ElementType::I32 | ElementType::I64 | ElementType::Bool
+        )
+    }
+
+    /// The ending of a file of results of this type, and its bytes for an element.
+    pub fn written(self) -> (&'static str, u64) {
+        if self.is_whole() {
+            ("i64", 8)
+        } else {
+            ("f32", 4)
+        }
     }
 
     /// The largest value.
@@ -157,6 +171,7 @@ impl ElementType {
             ElementType::I8 => 127.0,
             ElementType::I32 => f64::from(i32::MAX),
             ElementType::I64 => 9e15,
+            ElementType::Bool => 1.0,
         }
     }
 }

@@ -134,7 +134,7 @@ class OperatorWorker(CaseWorker[OperatorCase]):
         raise NotImplementedError
 
     def host(self, value: Any) -> np.ndarray:
-        """A result as float32 on the host."""
+        """A result on the host: as int64 where its elements are whole, else as float32."""
         raise NotImplementedError
 
     def check_type(self, case: OperatorCase, name: str, value: Any, dtype: str) -> None:
@@ -208,9 +208,10 @@ class OperatorWorker(CaseWorker[OperatorCase]):
 
     def write(self, case: OperatorCase, results: Any) -> None:
         """Writes results for the harness."""
-        for name, value in self.named(case, results).items():
+        named = self.named(case, results)
+        for output in case.operands.outputs:
             if case.folder is not None:
-                write(case.folder, name, self.host(value))
+                write(case.folder, output, self.host(named[output.name]))
 
     def input_sets(self, case: OperatorCase) -> OperatorInputSets:
         return OperatorInputSets(case, self.array, self.replaced, self.wait, self.no_memory)

@@ -104,13 +104,20 @@ def each(kind: str, given: tuple[float, ...], start: int, index: np.ndarray) -> 
         case "log-decay":
             low, high = math.log(given[0]), math.log(given[1])
             return -np.exp(low + (high - low) * unit(start, index))
+        case "integers":
+            return given[0] + np.floor((given[1] - given[0] + 1.0) * unit(start, index))
+        case "bernoulli":
+            return (unit(start, index) < given[0]).astype(np.float64)
         case other:
             raise ValueError(f"there is no draw {other!r}")
 
 
 def rounded(made: np.ndarray, dtype: str) -> np.ndarray:
-    """Values as a tensor of this type holds them: int64, or float32, which holds narrow ones."""
+    """Values as a tensor of this type holds them: bool, int64, or float32, which holds narrow
+    ones."""
     match dtype:
+        case "bool":
+            return made.astype(np.bool_)
         case "i32" | "i64":
             return made.astype(np.int64)
         case "i8":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from collections.abc import Callable, Mapping
@@ -29,6 +30,8 @@ class OperatorFunction:
     """It takes keywords of every name."""
     parameters: Mapping[str, Any]
     """Keywords that a case may set, as `Variant` has them."""
+    whole: frozenset[str]
+    """Arguments that are an `int`."""
     framework: str | None
     differentiated: bool = False
     """True if its framework finds the gradients of a call."""
@@ -90,7 +93,16 @@ class OperatorFunction:
         direction = {}
         if operands.gradients and "direction" in self.optional:
             direction["direction"] = operands.gradients.direction
-        return {**operands.scalars, **direction}
+        return {**self.scalars(operands), **direction}
+
+    def scalars(self, operands: Operands) -> dict[str, Any]:
+        """The scalars of a call, whole numbers where the function takes an `int`."""
+        given: dict[str, Any] = dict(operands.scalars)
+        for name in self.whole & given.keys():
+            if not float(given[name]).is_integer():
+                raise Failed(f"{self.where} takes an int `{name}`, and the scalar is {given[name]}")
+            given[name] = int(given[name])
+        return given
 
 
 def lacking(framework: str) -> dict[str, str]:
@@ -106,7 +118,7 @@ def lacking(framework: str) -> dict[str, str]:
 
 
 def read_operator(where: str, function: Any, no_attention: str = "") -> OperatorFunction | None:
-    """The arguments of a function; `None` if it cannot be called by names."""
+    """The arguments of a function; `None` if nothing is known of them."""
     if isinstance(function, type) or not callable(function):
         return None
     if type(function).__module__.partition(".")[0] == "triton":
@@ -116,31 +128,45 @@ def read_operator(where: str, function: Any, no_attention: str = "") -> Operator
         signature = inspect.signature(function)
     except (TypeError, ValueError):
         return None
-    needed, optional, takes_any = [], [], False
-    parameters: dict[str, Any] = {}
+    needed: list[str] = []
+    optional: list[str] = []
+    kinds: dict[str, Any] = {}
+    takes_any = False
     hints = hints_of(function)
     for parameter in signature.parameters.values():
-        if parameter.kind is parameter.POSITIONAL_ONLY:
-            return None
         if parameter.kind is parameter.VAR_POSITIONAL:
             continue
         if parameter.kind is parameter.VAR_KEYWORD:
             takes_any = True
-        elif parameter.default is parameter.empty:
-            needed.append(parameter.name)
-        else:
-            optional.append(parameter.name)
-            if kind := kind_of(parameter, hints.get(parameter.name, parameter.annotation)):
-                parameters[parameter.name] = kind
+            continue
+        (needed if parameter.default is parameter.empty else optional).append(parameter.name)
+        if kind := kind_of(parameter, hints.get(parameter.name, parameter.annotation)):
+            kinds[parameter.name] = kind
     first = next(iter(signature.parameters.values()), None)
     annotation = None if first is None else hints.get(first.name, first.annotation)
     return OperatorFunction(
         where=where,
-        function=function,
+        function=called_by_names(function, signature),
         required=tuple(needed),
         optional=tuple(optional),
         any=takes_any,
-        parameters=parameters,
+        parameters={name: kind for name, kind in kinds.items() if name in optional},
+        whole=frozenset(name for name, kind in kinds.items() if kind == "integer"),
         framework=None if first is None else framework_of(annotation),
         no_attention=no_attention,
     )
+
+
+def called_by_names(function: Callable[..., Any], signature: inspect.Signature) -> Any:
+    """The function as one that takes names, where it takes arguments by their places alone."""
+    parameters = signature.parameters.values()
+    places = {one.name: one.default for one in parameters if one.kind is one.POSITIONAL_ONLY}
+    if not places:
+        return function
+
+    @functools.wraps(function)
+    def called(**given: Any) -> Any:
+        ordered = [given.pop(name, default) for name, default in places.items()]
+        return function(*ordered, **given)
+
+    return called

@@ -13,7 +13,7 @@ import numpy as np
 from regatta_worker.callables.load import Guarded, Target
 from regatta_worker.callables.operators.case import OperatorCase, OperatorWorker
 from regatta_worker.callables.operators.function import OperatorFunction, lacking
-from regatta_worker.callables.operators.operands import Gradients, InputTensor
+from regatta_worker.callables.operators.operands import Gradients, InputTensor, on_host
 from regatta_worker.libraries.jax import OnJax
 from regatta_worker.protocol.channel import Failed, Message, Unsupported
 
@@ -25,6 +25,7 @@ DTYPES: Mapping[str, Any] = {
     "i8": jnp.int8,
     "i32": jnp.int32,
     "i64": jnp.int64,
+    "bool": jnp.bool_,
 }
 
 
@@ -52,7 +53,7 @@ class JaxOperators(Guarded, OperatorWorker, OnJax[OperatorCase]):
         return replaced
 
     def host(self, value: Any) -> np.ndarray:
-        return np.asarray(value).astype(np.float32)
+        return on_host(np.asarray(value))
 
     def check_type(self, case: OperatorCase, name: str, value: Any, dtype: str) -> None:
         if value.dtype != DTYPES[dtype]:

@@ -11,7 +11,7 @@ from regatta_worker.callables.load import Guarded, Target
 from regatta_worker.callables.on_numpy import OnNumpy
 from regatta_worker.callables.operators.case import OperatorCase, OperatorWorker
 from regatta_worker.callables.operators.function import OperatorFunction
-from regatta_worker.callables.operators.operands import InputTensor
+from regatta_worker.callables.operators.operands import InputTensor, on_host
 from regatta_worker.problem.arrays import Arrays
 from regatta_worker.protocol.channel import Failed, Unsupported
 
@@ -21,6 +21,7 @@ DTYPES: Mapping[str, Any] = {
     "i8": np.int8,
     "i32": np.int32,
     "i64": np.int64,
+    "bool": np.bool_,
 }
 
 
@@ -45,7 +46,7 @@ class NumpyOperators(Guarded, OnNumpy[OperatorCase], OperatorWorker):
         return given
 
     def host(self, value: Any) -> np.ndarray:
-        return np.asarray(value, dtype=np.float32)
+        return on_host(np.asarray(value))
 
     def check_type(self, case: OperatorCase, name: str, value: Any, dtype: str) -> None:
         kind = type(value)

@@ -15,6 +15,9 @@ from regatta_worker.protocol.channel import Failed
 
 Shape = tuple[int, ...]
 
+WHOLE = ("i8", "i32", "i64", "bool")
+"""The types of elements whose results are written as whole numbers."""
+
 
 @dataclass(frozen=True)
 class InputTensor:
@@ -43,7 +46,7 @@ class InputTensor:
         )
 
     def drawn(self, seed: int) -> np.ndarray:
-        """The contents in the set of a seed, rounded to its type: float32 or int64."""
+        """The contents in the set of a seed, rounded to its type: float32, int64 or bool."""
         return draws.rounded(draws.values(self, seed), self.dtype)
 
 
@@ -56,6 +59,11 @@ class OutputTensor:
     dtype: str
     in_place: str | None
     """The state that a call leaves it in, in place of returning it."""
+
+    @property
+    def written(self) -> tuple[str, str]:
+        """The ending of a file of such results, and the type of its numbers for NumPy."""
+        return ("i64", "<i8") if self.dtype in WHOLE else ("f32", "<f4")
 
 
 @dataclass(frozen=True)
@@ -141,9 +149,9 @@ class Operands:
             value = named[output.name]
             kind = type(value).__name__
             if not hasattr(value, "shape") or not hasattr(value, "dtype"):
-                if not (output.shape == () and isinstance(value, float)):
+                if not (output.shape == () and isinstance(value, (bool, int, float))):
                     raise Failed(f"{where} returned {output.name} as {kind}; return an array")
-                value = named[output.name] = np.float64(value)
+                value = named[output.name] = np.array(value)[()]
             if tuple(value.shape) != output.shape:
                 raise Failed(
                     f"{where} returned {output.name} of shape {tuple(value.shape)}; the operator's "
@@ -152,15 +160,22 @@ class Operands:
         return named
 
 
-def write(folder: str, name: str, values: np.ndarray) -> None:
-    """Writes a result as little-endian float32 for the harness, which checks it."""
-    flat = np.ascontiguousarray(values, dtype="<f4")
-    with open(Path(folder) / f"{name}.f32", "wb") as file:
+def on_host(values: np.ndarray) -> np.ndarray:
+    """A result as int64 where its elements are whole, else as float32."""
+    return values.astype(np.int64 if values.dtype.kind in "biu" else np.float32)
+
+
+def write(folder: str, output: OutputTensor, values: np.ndarray) -> None:
+    """Writes a result as little-endian float32 or int64 for the harness, which checks it."""
+    ending, kind = output.written
+    flat = np.ascontiguousarray(values, dtype=kind)
+    with open(Path(folder) / f"{output.name}.{ending}", "wb") as file:
         file.write(flat.tobytes())
 
 
 def read(folder: str, output: OutputTensor) -> np.ndarray:
-    values = np.fromfile(Path(folder) / f"{output.name}.f32", dtype="<f4")
+    ending, kind = output.written
+    values = np.fromfile(Path(folder) / f"{output.name}.{ending}", dtype=kind)
     if values.size != math.prod(output.shape):
         raise Failed(f"the result {output.name} has {values.size} elements")
     return values.reshape(output.shape)

@@ -40,20 +40,23 @@ class Reference:
         self._target = target
         self._where = target.where(target.function or "")
         module, name = imported(target), target.function or ""
-        self._function: Any = getattr(module, name, None)
-        self._gradients: Any = getattr(module, f"{name}_gradients", None)
-        if not callable(self._function):
+        function, gradients = (getattr(module, name + end, None) for end in ("", "_gradients"))
+        if not callable(function):
             raise Failed(f"{target.code} has no function `{target.function}`")
+        taken = read_operator(self._where, function)
+        if taken is None:
+            raise Failed(f"{self._where} has no signature to go by; wrap it in a `def`")
+        self._function = taken
+        self._gradients = read_operator(f"{self._where}_gradients", gradients)
         self._kept: OrderedDict[str, dict[str, np.ndarray]] = OrderedDict()
 
     def hello(self) -> Message:
         versions = {"numpy": np.__version__}
         device = cpu_device()
-        taken = read_operator(self._where, self._function)
         variant = Variant(
             self._where,
-            directions=DIRECTIONS if callable(self._gradients) else ("forward",),
-            arguments=taken.arguments() if taken else None,
+            directions=DIRECTIONS if self._gradients else ("forward",),
+            arguments=self._function.arguments(),
         )
         variants = [variant.wire(self._target.function or "")]
         return {"worker": "reference", "versions": versions, "device": device, "variants": variants}
@@ -93,26 +96,30 @@ class Reference:
         for half, function in ((forward, self._function), (gradients, self._gradients)):
             if not half.outputs:
                 continue
-            where = f"{self._where}{'_gradients' if half is gradients else ''}"
+            if function is None:
+                name = f"{self._target.function}_gradients"
+                raise Failed(f"{self._target.code} has no function `{name}`")
             given: dict[str, Any] = {
                 one.name: widened(one.drawn(seed + ANOTHER if one.name == redrawn else seed))
                 for one in half.inputs
             }
-            arguments = given | {**operands.scalars, **(changed or {})}
+            arguments = given | {**function.scalars(operands), **(changed or {})}
             try:
                 with np.errstate(all="ignore"):
-                    returned = function(**arguments)
+                    returned = function.function(**arguments)
             except Exception as error:
-                raise Failed(f"{where}: {placed(self._target.file, error)}") from error
-            for name, value in half.results(where, returned, given).items():
+                raise Failed(f"{function.where}: {placed(self._target.file, error)}") from error
+            for name, value in half.results(function.where, returned, given).items():
                 if value.dtype.kind == "f" and value.dtype.itemsize < 8:
                     raise Failed(
-                        f"{where} gives {name} as {value.dtype}: compute in float64, which its "
-                        f"arguments are"
+                        f"{function.where} gives {name} as {value.dtype}: compute in float64, "
+                        f"which its arguments are"
                     )
-                results[name] = np.array(value, dtype=np.float64)
+                # Whole numbers may be larger than float64 has them exactly.
+                kind = np.int64 if value.dtype.kind in "biu" else np.float64
+                results[name] = np.array(value, dtype=kind)
                 if not np.isfinite(results[name]).all():
-                    raise Failed(f"{where} gives elements of {name} that are not finite")
+                    raise Failed(f"{function.where} gives elements of {name} that are not finite")
         return results
 
     def differences(self, operands: Operands, seed: int) -> dict[str, Message]:
@@ -143,14 +150,22 @@ class Reference:
     def sensitivity(self, operands: Operands, seed: int) -> dict[str, Message]:
         """The changes of the results when each input is drawn again and each scalar is doubled."""
         before = self.computed(operands, seed)
-        moved = {}
+        moved: dict[str, dict[str, np.ndarray]] = {}
         for one in operands.inputs:
             if one.kind != "constant":
                 moved[one.name] = self.computed(operands, seed, one.name)
-        for name, value in operands.scalars.items():
-            moved[name] = self.computed(operands, seed, changed={name: 2.0 * value})
+        for name, value in self._function.scalars(operands).items():
+            try:
+                moved[name] = self.computed(operands, seed, changed={name: 2 * value})
+            except Failed:
+                # A number of columns or of groups, by which shapes follow.
+                if not isinstance(value, int):
+                    raise
+                moved[name] = {}
         return self.differences(operands, seed) | {
             f"{name} {output}": difference(results[output], before[output])
+            if output in results
+            else {"relative_l2": None, "max_abs": None}
             for name, results in moved.items()
             for output in before
         }
@@ -168,12 +183,14 @@ class Reference:
 
 
 def widened(values: np.ndarray) -> np.ndarray:
-    return values if values.dtype == np.int64 else values.astype(np.float64)
+    return values if values.dtype.kind in "bi" else values.astype(np.float64)
 
 
 def difference(result: np.ndarray, exact: np.ndarray) -> Message:
     """As `TensorError` of the protocol has it."""
-    apart = np.asarray(result, dtype=np.float64) - exact
+    whole = result.dtype == exact.dtype == np.int64
+    apart = (result - exact if whole else result.astype(np.float64) - exact).astype(np.float64)
+    exact = exact.astype(np.float64)
     norm = float(np.sqrt((exact * exact).sum()))
     count = max(1, exact.size)
     scale = norm if norm / math.sqrt(count) >= ZERO else math.sqrt(count)

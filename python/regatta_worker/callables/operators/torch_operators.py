@@ -11,7 +11,7 @@ import torch
 from regatta_worker.callables.load import Guarded, Target
 from regatta_worker.callables.operators.case import OperatorCase, OperatorWorker
 from regatta_worker.callables.operators.function import OperatorFunction
-from regatta_worker.callables.operators.operands import Gradients, InputTensor
+from regatta_worker.callables.operators.operands import WHOLE, Gradients, InputTensor
 from regatta_worker.clock import timing
 from regatta_worker.on_torch.library import (
     EARLIER_STREAM,
@@ -33,6 +33,7 @@ DTYPES: Mapping[str, torch.dtype] = {
     "i8": torch.int8,
     "i32": torch.int32,
     "i64": torch.int64,
+    "bool": torch.bool,
 }
 
 
@@ -58,8 +59,9 @@ class TorchOperators(Guarded, OperatorWorker, OnTorch[OperatorCase]):
         return given
 
     def host(self, value: Any) -> np.ndarray:
-        single: np.ndarray = value.detach().to(device="cpu", dtype=torch.float32).numpy()
-        return single
+        dtype = torch.float32 if value.dtype.is_floating_point else torch.int64
+        host: np.ndarray = value.detach().to(device="cpu", dtype=dtype).numpy()
+        return host
 
     def check_type(self, case: OperatorCase, name: str, value: Any, dtype: str) -> None:
         if type(value) is not torch.Tensor:
@@ -110,7 +112,8 @@ class TorchOperators(Guarded, OperatorWorker, OnTorch[OperatorCase]):
     def called_first(self, case: OperatorCase) -> tuple[Any, Message]:
         # NaN where the function is about to allocate its results.
         for output in case.operands.returned:
-            self.poison([output.shape], DTYPES[output.dtype])
+            if output.dtype not in WHOLE:
+                self.poison([output.shape], DTYPES[output.dtype])
         self.wait()
         return super().called_first(case)
 
