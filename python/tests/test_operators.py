@@ -91,6 +91,16 @@ def words(x, weight, eps):
 def lacks(x, eps):
     return x
 
+def another_name(x, weight, eps):
+    return {"z": x}
+
+def größe(x, weight, eps):
+    return x
+
+class Norm:
+    def __init__(self, x, weight, eps):
+        pass
+
 def large(x, weight, eps):
     return np.ones((1 << 50, 8))
 
@@ -172,6 +182,7 @@ def test_hello_lists_functions_with_their_arguments(worker: Any) -> None:
     variants = {one["name"]: one for one in worker.hello()["variants"]}
     assert variants["rmsnorm"]["arguments"]["required"] == ["x", "weight", "eps"]
     assert variants["rmsnorm"]["directions"] == ()
+    assert not {"größe", "Norm"} & variants.keys()
     assert variants["slow"]["parameters"] == {"block": "integer"}
     why = variants["softcap"]["arguments"]["no_attention"]
     assert "`cap` without a default" in why
@@ -198,6 +209,7 @@ def test_a_function_that_is_no_attention_says_why(
         ("double", "returned y as float64; the operator's is f32"),
         ("words", "returned y as str; return an array"),
         ("lacks", "takes no `weight`"),
+        ("another_name", "returned z by name; the operator has y"),
     ],
 )
 def test_what_is_no_result_is_refused(
@@ -205,6 +217,13 @@ def test_what_is_no_result_is_refused(
 ) -> None:
     with pytest.raises(Failed, match=words):
         worker.prepare(asked(tmp_path, variant))
+
+
+def test_a_class_is_no_function(tmp_path: Path) -> None:
+    path = tmp_path / f"operators_code_{next(NUMBERS)}.py"
+    path.write_text(CODE)
+    with pytest.raises(Failed, match="Norm is a class: name a function, or an instance"):
+        load.open_worker(Target("mine", str(path), function="Norm"))
 
 
 def test_a_function_that_lacks_memory_is_not_wrong(worker: Any, tmp_path: Path) -> None:

@@ -148,9 +148,14 @@ def functions(target: Target) -> tuple[dict[str, Function], dict[str, OperatorFu
     there = f"there are {', '.join(own)}" if own else "it has none"
     if name is not None and getattr(module, name, None) is None:
         raise Failed(f"{target.code} has no function `{name}`; {there}")
-    public = {name: thing for name, thing in own.items() if not name.startswith("_")}
+    # An id of a case has letters of ASCII alone.
+    public = {name: thing for name, thing in own.items() if name.isascii() and name[0] != "_"}
     chosen = public if name is None else {name: getattr(module, name)}
     attention, operators = {}, {}
+    if name is not None and isinstance(chosen[name], type):
+        raise Failed(
+            f"{target.where(name)} is a class: name a function, or an instance that can be called"
+        )
     for key, thing in chosen.items():
         where, why = target.where(key), ""
         if name is not None or begins_as_attention(thing):

@@ -134,7 +134,10 @@ class Operands:
         """
         wanted = self.returned
         if isinstance(returned, dict):
-            several = [returned.get(output.name) for output in wanted]
+            if lacking := [output.name for output in wanted if output.name not in returned]:
+                there = ", ".join(map(str, returned)) or "nothing"
+                raise Failed(f"{where} returned {there} by name; the operator has {lacking[0]}")
+            several = [returned[output.name] for output in wanted]
         elif isinstance(returned, (tuple, list)):
             several = list(returned)
         else:
