@@ -256,3 +256,24 @@ def test_whose_arrays_functions_take() -> None:
     assert read("bench.py:attention", attention).framework is None
     with pytest.raises(Failed, match="jax takes jax and bench.py:cupy takes cupy"):
         framework([jax, cupy])
+
+
+def test_a_package_below_src_needs_no_installation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "src" / "below_src"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("import numpy\ndef double(x): return 2 * x\n")
+    (tmp_path / "uses_it.py").write_text("from below_src import double as twice\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for target in (
+        Target("mine", module="below_src", function="double"),
+        Target("mine", str(tmp_path / "uses_it.py"), function="twice"),
+    ):
+        names = [one["name"] for one in open_worker(target).hello()["variants"]]
+        assert names == [target.function]
+    with pytest.raises(
+        Failed, match="below_scr is no module in .* or its `src`, and not installed"
+    ):
+        open_worker(Target("mine", module="below_scr"))

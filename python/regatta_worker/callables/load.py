@@ -50,11 +50,13 @@ def imported(target: Target) -> ModuleType:
 
     Raises Failed, in words that say where, for whatever is wrong there.
     """
+    here = os.getcwd()
     try:
         if target.file is not None:
             return _from_file(target, Path(target.file))
         # As `python -m` finds it: from the folder that regatta was started in.
-        sys.path.insert(1, os.getcwd())
+        sys.path.insert(1, here)
+        sys.path.append(os.path.join(here, "src"))
         return importlib.import_module(target.code)
     except (Failed, KeyboardInterrupt):
         raise
@@ -77,6 +79,8 @@ def _from_file(target: Target, path: Path) -> ModuleType:
         )
     # As Python does for a script; behind this package itself.
     sys.path.insert(1, str(path.resolve().parent))
+    # Behind what is installed: a project's own packages, which need no installation.
+    sys.path += [os.getcwd(), os.path.abspath("src")]
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:
         raise Failed(f"{path} cannot be imported: it does not end in `.py`")
@@ -107,6 +111,12 @@ def not_imported(target: Target, error: BaseException) -> str:
     words = f"{target.code} cannot be imported: {placed(target.file, error)}"
     if isinstance(error, ModuleNotFoundError) and error.name:
         package = error.name.partition(".")[0]
+        if target.module is not None and package == target.module.partition(".")[0]:
+            return (
+                f"{target.code} is no module in {os.getcwd()} or its `src`, and not installed for "
+                f"{sys.executable}: start regatta in the folder that has `{package}`, or add its "
+                f"folder to `paths` of the suite's environment table"
+            )
         return (
             f"{words}. Install it with `{sys.executable} -m pip install {package}`, or name an "
             f"interpreter that has it in the suite's environment table"
