@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use cli::outputs::{self, OF_HISTORIES, OF_TRACES};
+use cli::report_error_as_json;
 use cli::{
     Ended, Stop, baseline, bisect, build, compare, complain, completions, diff, doctor, env, gate,
     history, init, leave_nothing, list, note, report, run, trace, worker,
@@ -125,15 +126,15 @@ fn dispatch(command: &Command) -> Ended {
         Command::Gate(args) => gate::run(args),
         Command::Compare(args) => compare::run(args),
         Command::Bisect(args) => bisect::run(args),
-        Command::Diff(args) => diff::run(args),
-        Command::Baseline(args) => baseline::run(args),
+        Command::Diff(args) => report_error_as_json(diff::run(args), args.answers.json),
+        Command::Baseline(args) => report_error_as_json(baseline::run(args), args.json),
         Command::Report(args) => report::run(args),
         Command::History(args) => history::run(args),
-        Command::Trace(args) => trace::run(args),
-        Command::Build(args) => build::run(args),
-        Command::List(args) => list::run(args),
-        Command::Env(args) => env::run(args),
-        Command::Doctor(args) => doctor::run(args),
+        Command::Trace(args) => report_error_as_json(trace::run(args), args.json),
+        Command::Build(args) => report_error_as_json(build::run(args), args.json),
+        Command::List(args) => report_error_as_json(list::run(args), args.json),
+        Command::Env(args) => report_error_as_json(env::run(args), args.json),
+        Command::Doctor(args) => report_error_as_json(doctor::run(args), args.json),
         Command::Init(args) => init::run(args),
         Command::Worker(args) => worker::run(args),
         Command::Completions(args) => completions::run(args, command_line()),

@@ -24,7 +24,7 @@ pub struct BaselineArgs {
 
     /// Machine-readable output
     #[arg(long, global = true)]
-    json: bool,
+    pub json: bool,
 
     #[command(subcommand)]
     action: BaselineAction,

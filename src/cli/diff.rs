@@ -52,7 +52,7 @@ pub struct DiffArgs {
     head_run: Vec<PathBuf>,
 
     #[command(flatten)]
-    answers: Answers,
+    pub answers: Answers,
 }
 
 /// Runs the command.

@@ -53,7 +53,7 @@ pub struct DoctorArgs {
 
     /// Machine-readable output
     #[arg(long, conflicts_with = "check_clocks")]
-    json: bool,
+    pub json: bool,
 }
 
 /// Runs the command. Exits 3 when something that is always needed is broken.

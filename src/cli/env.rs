@@ -47,7 +47,7 @@ pub struct EnvArgs {
 
     /// Machine-readable output
     #[arg(long, global = true)]
-    json: bool,
+    pub json: bool,
 }
 
 #[derive(Subcommand, Debug)]

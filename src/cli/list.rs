@@ -41,7 +41,7 @@ pub struct ListArgs {
 
     /// Machine-readable output
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 
     /// Arguments of a script: `script:bench.py -- --quick`
     #[arg(last = true, value_name = "ARGS", requires = "suite")]

@@ -29,6 +29,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 use owo_colors::OwoColorize;
+pub use reporting::report_error_as_json;
 use saying::{harmless, say};
 use serde::Serialize;
 

@@ -48,7 +48,7 @@ pub struct TraceArgs {
 
     /// Print JSON; what CMD prints goes to standard error
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 
     /// Record which of PyTorch's operators launched what
     ///

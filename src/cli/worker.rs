@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use super::{Ended, Stop, note, print_json, show_blocks, watch_for};
+use super::{Ended, Stop, note, print_json, report_error_as_json, show_blocks, watch_for};
 use regatta_core::suite::Settings;
 use regatta_core::temporary;
 use regatta_cuda::{CudaWorker, Offer};
@@ -81,8 +81,10 @@ pub fn run(args: &WorkerArgs) -> Ended {
             suite: Some(name),
             json,
             ..
-        } => check_operators(name, *json),
-        WorkerAction::Check { json, command, .. } => check(command, *json),
+        } => report_error_as_json(check_operators(name, *json), *json),
+        WorkerAction::Check { json, command, .. } => {
+            report_error_as_json(check(command, *json), *json)
+        }
     }
 }
 

@@ -183,3 +183,38 @@ fn a_variant_that_no_id_can_name_is_refused() {
         assert!(stderr.contains("which no case id can hold"), "{stderr}");
     }
 }
+
+#[test]
+fn whatever_is_asked_for_as_json_and_cannot_be_had_is_json() {
+    let place = Place::new();
+    for asked in [
+        "run nope",
+        "gate nope",
+        "compare nope --base here",
+        "diff nope other",
+        "baseline save nope",
+        "baseline list nope",
+        "baseline remove nope",
+        "history nope",
+        "list nope",
+        "doctor nope",
+        "env remove nope",
+        "build nope",
+        "worker check ./nope.toml",
+        "trace",
+    ] {
+        let words = asked.split(' ').chain(["--json"]);
+        let end: &[&str] = if asked == "trace" {
+            &["--", "no-such-program"]
+        } else {
+            &[]
+        };
+        let words: Vec<&str> = words.chain(end.iter().copied()).collect();
+        let (code, stdout, stderr) = place.ran(&words);
+        let answer: serde_json::Value = serde_json::from_str(&stdout).unwrap_or_default();
+        assert_eq!(code, 2, "{asked}: {stderr}");
+        assert_eq!(answer["exit_code"], 2, "{asked}: {stdout}");
+        let why = answer["error"].as_str().unwrap_or_default();
+        assert!(!why.is_empty(), "{asked}: {stdout}");
+    }
+}

@@ -63,7 +63,7 @@ pub struct BuildArgs {
 
     /// Machine-readable output
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 
     /// No progress
     #[arg(long, short)]
