@@ -274,6 +274,6 @@ def test_a_package_below_src_needs_no_installation(
         names = [one["name"] for one in open_worker(target).hello()["variants"]]
         assert names == [target.function]
     with pytest.raises(
-        Failed, match="below_scr is no module in .* or its `src`, and not installed"
+        Failed, match="below_scr is not a module of .* or its `src`, and not installed"
     ):
         open_worker(Target("mine", module="below_scr"))

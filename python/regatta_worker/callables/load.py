@@ -113,9 +113,9 @@ def not_imported(target: Target, error: BaseException) -> str:
         package = error.name.partition(".")[0]
         if target.module is not None and package == target.module.partition(".")[0]:
             return (
-                f"{target.code} is no module in {os.getcwd()} or its `src`, and not installed for "
-                f"{sys.executable}: start regatta in the folder that has `{package}`, or add its "
-                f"folder to `paths` of the suite's environment table"
+                f"{target.code} is not a module of {os.getcwd()} or its `src`, and not installed "
+                f"for {sys.executable}: start regatta in the folder that has `{package}`, or add "
+                f"its folder to `paths` of the suite's environment table"
             )
         return (
             f"{words}. Install it with `{sys.executable} -m pip install {package}`, or name an "

@@ -207,13 +207,10 @@ fn open(output: &OutputTensor, folder: &Path) -> Result<BufReader<File>, String>
     let (ending, bytes) = output.dtype.written();
     let path = folder.join(format!("{}.{ending}", output.name));
     let file = File::open(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let found = file.metadata().map_or(0, |file| file.len());
+    let size = file.metadata().map_or(0, |file| file.len());
     let wanted = bytes * output.shape.iter().product::<u64>();
-    if found != wanted {
-        return Err(format!(
-            "{} has {found} bytes, not {wanted}",
-            path.display()
-        ));
+    if size != wanted {
+        return Err(format!("{} has {size} bytes, not {wanted}", path.display()));
     }
     Ok(BufReader::new(file))
 }
