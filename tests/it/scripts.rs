@@ -299,8 +299,8 @@ fn a_script_that_closes_the_descriptors_that_it_was_started_with_is_listed() {
     assert_eq!(listed, "bench.py/total:size=500\n");
     place.write("bench.py", &closing("os.sysconf('SC_OPEN_MAX')"));
     let (_, stderr) = exits!(place, 2, words);
-    let said = "bench.py closed a file descriptor that is regatta's";
-    assert!(stderr.contains(said), "{stderr}");
+    let refusal = "bench.py closed a file descriptor that is regatta's";
+    assert!(stderr.contains(refusal), "{stderr}");
     assert!(
         !stderr.contains("Traceback") && !stderr.contains("running.py"),
         "{stderr}"

@@ -116,7 +116,7 @@ fn judged(
         let limit = operands.outputs.iter().find(|one| one.name == output);
         let limit = limit.map_or(f64::INFINITY, |one| one.limit);
         let limits = match error.relative_l2 {
-            // Where a result is compared exactly, any change of it is seen.
+            // Any change of a result that is compared exactly is seen.
             Some(error) if error > 0.0 || limit > 0.0 => error / limit,
             Some(_) => 0.0,
             None => f64::INFINITY,
