@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 /// The identity of a run's code and environment: checksums, commands and variables.
 ///
 /// The revision of the checkout and its uncommitted changes stand in
-/// [`Git`](super::types::Git), versions and devices in
-/// [`WorkerRecord`](super::types::WorkerRecord).
+/// [`Git`](super::Git), versions and devices in
+/// [`WorkerRecord`](super::WorkerRecord).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Identity {
