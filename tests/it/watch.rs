@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -9,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::common::{Place, all_gone, lives, soon};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::unistd::Pid;
 
 /// A watch that is running, and what it says.
@@ -24,6 +25,11 @@ impl Watch {
         let mut command = place.regatta(args);
         command.env("TMPDIR", temporary);
         command.stdin(Stdio::null()).stdout(Stdio::null());
+        // SAFETY: signal(2) may be called between a fork and an exec.
+        unsafe {
+            // Below nohup it would be ignored.
+            command.pre_exec(|| Ok(signal(Signal::SIGHUP, SigHandler::SigDfl).map(drop)?))
+        };
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let (send, lines) = channel();
