@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+import sysconfig
 import time
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from regatta_worker.beginnings import Imported
+from regatta_worker.beginnings import Imported, loads_code
 
 CASES = {
     "in order, before the first code": (
@@ -83,3 +85,20 @@ def test_what_was_imported_has_changed(tmp_path: Path, monkeypatch: pytest.Monke
         assert changed_by(own / "a_library.py", "") == f"{own} with another module changed"
     finally:
         del sys.modules["a_library"]
+
+
+def test_links_of_the_interpreter_are_not_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As of Debian: /usr/lib/python3.12/sitecustomize.py leads to /etc/python3.12.
+    interpreter, file = tmp_path / "lib", tmp_path / "sitecustomize.py"
+    interpreter.mkdir()
+    file.write_text("")
+    (interpreter / file.name).symlink_to(file)
+    module = ModuleType("sitecustomize")
+    monkeypatch.setattr(sys, "modules", {"sitecustomize": module})
+    for place in (file, interpreter / file.name):
+        module.__file__ = str(place)
+        assert loads_code()
+    monkeypatch.setattr(sysconfig, "get_path", lambda _: str(interpreter))
+    assert not loads_code()
