@@ -15,7 +15,7 @@ PROBE = support.ROOT / "crates/probe/tests"
 def test_faults_name_causes_that_there_are_and_every_change_is_made() -> None:
     judge = support.ROOT / "crates/judge/src"
     sources = "".join(path.read_text() for path in judge.rglob("*.rs"))
-    known = set(re.findall(r'^    [A-Z]\w+ = "([a-z-]+)",$', sources, re.M))
+    known = set(re.findall(r'^ +[A-Z]\w+ = "([a-z-]+)",$', sources, re.M))
     runs = (PROBE / "trace_faults.py").read_text().partition("\ndef run")[2]
     for program, changes in trace_faults.CHANGES.items():
         code = runs + (PROBE / f"faults/{program}.py").read_text()

@@ -20,7 +20,7 @@ NUMBERS = itertools.count()
 PLAN = {"warmup": 1, "samples": 6, "min_samples": 4, "budget_ms": 1000, "cache": "hot"}
 CODE = {
     "numpy": """
-def chosen(x, mask, labels, k: int, /, bias=0):
+def chosen(x: np.ndarray, mask, labels, k: int, /, bias=0):
     index = np.argsort(-x, axis=-1, kind="stable")[:, :k].astype(np.int32)
     counts = np.bincount(labels, minlength=8).astype(np.int32)
     return np.take_along_axis(x, index, axis=-1), index, (x > bias) & mask, counts
