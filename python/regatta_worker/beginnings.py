@@ -12,9 +12,7 @@ import glob
 import importlib.util
 import os
 import sys
-import sysconfig
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from regatta_worker.serving import is_installed, module_files
@@ -67,15 +65,8 @@ def _is_installed(place: str | None) -> bool:
 
 
 def loads_code() -> bool:
-    """True where this process has imported code of the user's, such as a `sitecustomize`. That of
-    Debian's interpreter is a link in its folder to a file below /etc."""
-    modules = [vars(one) for one in list(sys.modules.values()) if isinstance(one, ModuleType)]
-    files = [file for one in modules if isinstance(file := one.get("__file__"), str)]
-    interpreter = os.path.realpath(sysconfig.get_path("stdlib"))
-    return not all(
-        is_installed(file) or os.path.realpath(os.path.dirname(file)) == interpreter
-        for file in files
-    )
+    """True where this process has imported code of the user's, such as a `sitecustomize`."""
+    return not all(map(is_installed, module_files()))
 
 
 class Imported:

@@ -237,22 +237,25 @@ def loaded() -> list[str]:
 @functools.lru_cache(maxsize=1)
 def _files(modules_loaded: tuple[str, ...]) -> list[str]:
     names = {name.partition(".")[0] for name in modules_loaded}
-    found = {_package(path) or path for path in module_files() if not _is_own(path)}
+    paths = set(map(_real, module_files()))
+    found = {_package(path) or path for path in paths if not _is_own(path)}
     return sorted(found | {folder for name, folder in _installed_from() if name in names})
 
 
 def module_files() -> set[str]:
-    """The file of each imported module."""
+    """The file of each imported module, as it was found."""
     # Not by getattr: some modules import what they are asked for.
     modules = [vars(one) for one in list(sys.modules.values()) if isinstance(one, ModuleType)]
     files = [module.get("__file__") for module in modules]
-    return {_real(file) for file in files if isinstance(file, str)}
+    return {file for file in files if isinstance(file, str)}
 
 
 def is_installed(path: str) -> bool:
-    """True for a file of this worker, of the interpreter or of an installed package."""
+    """True for a file of this worker, of the interpreter or of an installed package. Debian's
+    interpreter has links in its folder to files below /etc, such as `sitecustomize`."""
+    folder, name = os.path.split(path)
     path = _real(path)
-    return _is_own(path) or bool(_package(path))
+    return _is_own(path) or bool(_package(path)) or _is_own(os.path.join(_real(folder), name))
 
 
 _real = functools.cache(os.path.realpath)

@@ -3,13 +3,13 @@
 import os
 import subprocess
 import sys
-import sysconfig
 import time
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from regatta_worker import serving
 from regatta_worker.beginnings import Imported, loads_code
 
 CASES = {
@@ -100,5 +100,5 @@ def test_links_of_the_interpreter_are_not_the_users(
     for place in (file, interpreter / file.name):
         module.__file__ = str(place)
         assert loads_code()
-    monkeypatch.setattr(sysconfig, "get_path", lambda _: str(interpreter))
+    monkeypatch.setattr(serving, "_own_places", lambda: ("/worker/", f"{interpreter}/"))
     assert not loads_code()
