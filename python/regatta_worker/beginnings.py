@@ -70,14 +70,15 @@ def loads_code() -> bool:
 
 
 class Imported:
-    """All that decided what this process has imported, as it was then."""
+    """All that decided what this process has imported, as it was then. Code will be looked for in
+    these folders too."""
 
-    def __init__(self, began_ns: int) -> None:
+    def __init__(self, began_ns: int, folders: tuple[str, ...] = ()) -> None:
         with open("/proc/self/maps") as maps:
             mapped = [line.split(maxsplit=5)[5].strip() for line in maps if "/" in line]
         self._names = {name.partition(".")[0] for name in sys.modules}
         self._files = {*module_files(), *mapped, sys.executable}
-        self._folder = os.getcwd()
+        self._folder, self._folders = os.getcwd(), folders
         self._state = self._look()
         # Changed while it was imported, perhaps.
         late = (path for path, state in self._state.items() if began_ns < state[-1])
@@ -94,7 +95,7 @@ class Imported:
         state: dict[str, tuple[Any, ...]] = {path: _facts(path) for path in sorted(self._files)}
         # A process whose folder was replaced finds nothing there.
         state[self._folder] = (*_facts(self._folder)[:2], 0)
-        for folder in filter(os.path.isdir, sys.path):
+        for folder in filter(os.path.isdir, {*sys.path, *self._folders}):
             if is_installed(os.path.join(folder, "a module")):
                 # Packages that are new or gone, and what is said of those that are installed.
                 paths = [folder, *glob.glob(os.path.join(folder, "*.pth"))]

@@ -51,12 +51,12 @@ ON_A_CPU = (
 
 
 def fork_workers(
-    load: Iterable[Callable[[], Any]], always: bool = False, stays: bool = False
+    load: Iterable[Callable[[], Any]], always: bool = False, stays: tuple[str, ...] | None = None
 ) -> None:
     """Serves until the harness is gone; returns in each worker that is forked, and nowhere else.
 
-    `load` imports the library, step by step. `always` forks workers on a CPU too. One that `stays`
-    forks none once something that it has imported is another.
+    `load` imports the library, step by step. `always` forks workers on a CPU too. One that
+    `stays`, for code in these folders, forks none once something that it has imported is another.
     """
     control, began_ns = socket.socket(fileno=REQUEST_FD), time.time_ns()
     control.set_inheritable(False)
@@ -66,7 +66,7 @@ def fork_workers(
     # Imported modules stay: no collection needs to look at it again.
     gc.collect()
     gc.freeze()
-    imported = Imported(began_ns) if stays else None
+    imported = None if stays is None else Imported(began_ns, stays)
     _reply(control, {"ready": True, "may_stay": imported is not None and not loads_code()})
     while True:
         data, descriptors, _, _ = socket.recv_fds(control, LONGEST_REQUEST, DESCRIPTORS)

@@ -98,6 +98,7 @@ def main() -> None:
         serve_script(Target(asked.name, asked.script, tuple(asked.arguments)), requests, replies)
         return
     put_off_collections()
+    folders: tuple[str, ...] = ()
     if asked.library:
         name: str = asked.library
         beginning = loading = functools.partial(load, name)
@@ -108,13 +109,13 @@ def main() -> None:
         opening = functools.partial(open_reference, asked.reference, asked.function)
     else:
         target = callables.Target(asked.name, asked.file, asked.module, asked.function)
-        name = target.name
+        name, folders = target.name, (target.folder,)
         beginning = functools.partial(callables.begin, target)
         loading = functools.partial(callables.preload, target)
         opening = functools.partial(callables.open_worker, target)
     if asked.forks:
         if asked.keep:
-            fork_workers((beginning,), asked.forks == "always", stays=True)
+            fork_workers((beginning,), asked.forks == "always", stays=folders)
             importlib.invalidate_caches()
         # Returns in each worker, which continues as one that was started. Where each module came
         # from, and what is installed, is looked up once, for all that are forked.

@@ -14,7 +14,7 @@ import pytest
 
 import support
 from regatta_worker.callables.function import read
-from regatta_worker.callables.load import Target, framework, open_worker
+from regatta_worker.callables.load import Target, begin, framework, open_worker
 from regatta_worker.protocol.channel import Failed
 
 NUMPY = '''
@@ -277,3 +277,14 @@ def test_a_package_below_src_needs_no_installation(
         Failed, match="below_scr is not a module of .* or its `src`, and not installed"
     ):
         open_worker(Target("mine", module="below_scr"))
+
+
+def test_a_file_that_hides_a_library_is_refused_behind_its_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "colorsys.py").write_text("def double(x): return 2 * x\n")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    target = Target("mine", str(tmp_path / "colorsys.py"))
+    begin(target)
+    with pytest.raises(Failed, match="has the name of the module `colorsys` of "):
+        open_worker(target)

@@ -153,7 +153,7 @@ fn with_library() -> (Place, tempfile::TempDir) {
     fs::write(library.join("library.py"), tells("library")).unwrap();
     place.write("beside.py", &tells("beside one"));
     place.write(
-        "code.py",
+        "scaled.py",
         &format!(
             "import library\nimport numpy as np\nimport beside\n{}\
              def scaled(x: np.ndarray):\n    return x * 2\n",
@@ -168,7 +168,7 @@ fn with_library() -> (Place, tempfile::TempDir) {
             "description = \"d\"\n[measure]\ninvocations = 2\nsamples = 5\n\
              [environments.default]\npython = {python:?}\npaths = {paths:?}\n\
              env = {{ REGATTA_FORK = \"always\" }}\n\
-             [workers]\nmine = \"code.py:scaled\"\n\
+             [workers]\nmine = \"scaled.py:scaled\"\n\
              [operators.scaled]\ninputs.x = \"64\"\noutputs.y = \"64\"\ndtypes = \"f32\"\n\
              [[sweep]]\noperator = \"scaled\"\nvariants = \"mine/scaled\"\n"
         ),
@@ -226,15 +226,15 @@ fn libraries_stay_imported_and_code_does_not() {
     ] {
         assert_eq!(count(&seen, what), times, "{what}: {seen}");
     }
-    let whole = fs::read_to_string(place.path().join("code.py")).unwrap();
-    place.edit("code.py", "return", "return )");
+    let whole = fs::read_to_string(place.path().join("scaled.py")).unwrap();
+    place.edit("scaled.py", "return", "return )");
     let text = watch.answer();
-    assert!(text.contains("code.py:6: SyntaxError"), "{text}");
+    assert!(text.contains("scaled.py:6: SyntaxError"), "{text}");
     // A server that was killed is replaced, and so is one whose library is another.
     kill(Pid::from_raw(servers[0]), Signal::SIGKILL).unwrap();
     all_gone(&servers[..1]);
     take();
-    place.write("code.py", &whole.replace("x * 2", "2 * x"));
+    place.write("scaled.py", &whole.replace("x * 2", "2 * x"));
     let text = watch.answer();
     let again = "worker mine imports its libraries again: ";
     assert_eq!(
@@ -247,7 +247,7 @@ fn libraries_stay_imported_and_code_does_not() {
     let library = environment.path().join("site-packages/library.py");
     let text = fs::read_to_string(&library).unwrap();
     fs::write(&library, text.replace("library", "upgrade")).unwrap();
-    place.write("code.py", &whole);
+    place.write("scaled.py", &whole);
     let text = watch.answer();
     assert_eq!(text.matches(again).count(), 2, "{text}");
     assert!(text.contains("library.py changed"), "{text}");

@@ -40,6 +40,11 @@ class Target:
         """The file or the module, for messages."""
         return self.file or self.module or ""
 
+    @property
+    def folder(self) -> str:
+        """The folder in which code is looked for first."""
+        return os.getcwd() if self.file is None else str(Path(self.file).resolve().parent)
+
     def where(self, function: str) -> str:
         return f"{self.code}:{function}"
 
@@ -50,13 +55,12 @@ def imported(target: Target) -> ModuleType:
 
     Raises Failed, in words that say where, for whatever is wrong there.
     """
-    here = os.getcwd()
     try:
         if target.file is not None:
             return _from_file(target, Path(target.file))
         # As `python -m` finds it: from the folder that regatta was started in.
-        sys.path.insert(1, here)
-        sys.path.append(os.path.join(here, "src"))
+        sys.path.insert(1, target.folder)
+        sys.path.append(os.path.abspath("src"))
         return importlib.import_module(target.code)
     except (Failed, KeyboardInterrupt):
         raise
@@ -78,7 +82,7 @@ def _from_file(target: Target, path: Path) -> ModuleType:
             f"all that import it; call the file something else"
         )
     # As Python does for a script; behind this package itself.
-    sys.path.insert(1, str(path.resolve().parent))
+    sys.path.insert(1, target.folder)
     # Behind what is installed: a project's own packages, which need no installation.
     sys.path += [os.getcwd(), os.path.abspath("src")]
     spec = importlib.util.spec_from_file_location(name, path.resolve())
@@ -223,9 +227,15 @@ def begin(target: Target) -> None:
     """Imports the libraries with which the code begins, and none of the user's."""
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     path = None if target.file is None else Path(target.file)
-    sys.path.insert(1, str(path.resolve().parent) if path else os.getcwd())
-    with contextlib.suppress(OSError):
+    sys.path.insert(1, target.folder)
+    try:
         import_libraries(path.read_bytes() if path else f"import {target.code}".encode())
+    except OSError:
+        # Whoever imports it says so.
+        pass
+    finally:
+        # The code is found later as without this.
+        sys.path.remove(target.folder)
     if (name := framework(())) in sys.modules:
         _import_framework(name)
 
