@@ -277,10 +277,15 @@ impl LoadLog {
     ) -> Option<(MachineCounters, Option<MachineLoad>)> {
         let began = began.filter(|_| on_processor(device))?;
         let now = self.look()?;
-        let long = |look: &&MachineCounters| now.at_ns - look.at_ns >= MIN_LOOK.into();
-        let before = self.looks.iter().rev().find(long);
+        let before = self.measurable_before(&now);
         let load = before.map(|before| load_between(before, began, &now));
         Some((now, load))
+    }
+
+    /// The last look that lies far enough back for a load to be measured.
+    fn measurable_before(&self, now: &MachineCounters) -> Option<&MachineCounters> {
+        let long = |look: &&MachineCounters| now.at_ns - look.at_ns >= MIN_LOOK.into();
+        self.looks.iter().rev().find(long)
     }
 
     /// The processor's load since a look, if the worker runs on it. Where too little time
@@ -314,9 +319,9 @@ impl LoadLog {
         began: Option<&MachineCounters>,
         device: &Device,
     ) -> Option<f64> {
-        let (now, _) = self.known_since(began, device)?;
-        let long = |look: &&MachineCounters| now.at_ns - look.at_ns >= MIN_LOOK.into();
-        let before = self.looks.iter().rev().find(long)?;
+        began.filter(|_| on_processor(device))?;
+        let now = self.look()?;
+        let before = self.measurable_before(&now)?;
         let busy = |look: &MachineCounters| Some(look.stat?.busy_ns + look.stat?.steal_ns);
         let window = now.at_ns - before.at_ns;
         let busy = ((busy(&now)? - busy(before)?) / window).0;
