@@ -172,10 +172,8 @@ impl Session<'_> {
             return Ok(());
         };
         let most_change_ns = CHANGE_NS + CHANGE_NS_PER_BYTE * attention.map_or(0.0, work::bytes);
-        let (mut short, mut long) = (
-            Requests::new(request.calls, first),
-            Requests::new(request.calls.saturating_mul(LONGER), CallTime::MAX),
-        );
+        let mut short = Requests::new(request.calls, first);
+        let mut long = short.with_more_calls(LONGER);
         let (mut of_none, mut no_waits) = (Vec::new(), Vec::new());
         let (mut shortest, began) = (CallTime::MAX, Instant::now());
         let mut attempts = 0;
@@ -191,6 +189,12 @@ impl Session<'_> {
                 request.core = cores.next().flatten();
                 if let Some(span) = self.span(worker, request, &faults, attempts > 0)? {
                     tried.of_calls = tried.of_calls.shorter(span);
+                }
+                // Another program had delayed those before: what is taken out may be all of this.
+                if tried.are_too_few() {
+                    short = tried.with_more_calls(4);
+                    long = short.with_more_calls(LONGER);
+                    continue;
                 }
             }
             attempts += 1;
@@ -405,6 +409,15 @@ impl Requests {
             of_calls,
             of_changes: Vec::new(),
         }
+    }
+
+    fn with_more_calls(&self, factor: u32) -> Requests {
+        Requests::new(self.calls.saturating_mul(factor), CallTime::MAX)
+    }
+
+    /// True if one took less than [`MIN_SPAN_NS`], and more calls may be asked for.
+    fn are_too_few(&self) -> bool {
+        self.of_calls.wall_ns < MIN_SPAN_NS && self.calls < MAX_CALLS
     }
 }
 

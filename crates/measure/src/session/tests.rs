@@ -60,6 +60,8 @@ struct Scripted {
     seed: u64,
     /// The time of a repeated call.
     call: Duration,
+    /// Requests for calls that take 5 ms more yet, where those without calls take 1 ms more.
+    delayed: Option<u32>,
     /// Threads that compute, and wait for cores, beside a request for one call.
     busy: usize,
     /// The reply to calls that were repeated.
@@ -142,12 +144,22 @@ impl Conversation for Scripted {
                     RepeatStep::Check => return Ok(self.repeated.clone()),
                 };
                 let busy = if calls == 0 { self.busy } else { 0 };
-                let end = Instant::now() + calls * call;
+                let has_calls = calls > 0 && step != RepeatStep::Change;
+                let delay = match &mut self.delayed {
+                    Some(_) if !has_calls => Duration::from_millis(1),
+                    Some(left @ 1..) => {
+                        *left -= 1;
+                        Duration::from_millis(5)
+                    }
+                    _ => Duration::ZERO,
+                };
+                let time = calls * call + delay;
+                let end = Instant::now() + time;
                 std::thread::scope(|scope| {
                     for _ in 0..busy {
                         scope.spawn(|| while Instant::now() < end {});
                     }
-                    std::thread::sleep(calls * call);
+                    std::thread::sleep(time);
                 });
                 ReplyBody::Repeated {
                     errors: BTreeMap::new(),
@@ -180,14 +192,34 @@ fn repeated(relative_l2: f64) -> ReplyBody {
     }
 }
 
-/// Samples of 4 ms are taken from a worker whose calls take so long by the harness's clock, and have
-/// this error; before it a call took so long.
-fn bound_by(
-    (call, error): (Duration, f64),
+/// Samples that are bound by the harness's clock.
+#[derive(Clone, Copy)]
+struct Bound {
+    /// The time of a call by the samples, and by the harness's clock.
+    claim: Duration,
+    call: Duration,
+    error: f64,
     invocation: u32,
+    /// The time of a call in an invocation before it.
     before: Option<Duration>,
+    delayed: Option<u32>,
     busy: usize,
-) -> (Result<(), Outcome>, usize) {
+}
+
+const HONEST: Duration = Duration::from_millis(4);
+
+const BOUND: Bound = Bound {
+    claim: HONEST,
+    call: HONEST,
+    error: 1e-7,
+    invocation: 0,
+    before: None,
+    delayed: None,
+    busy: 0,
+};
+
+/// The outcome where such samples are not kept, and the number of requests.
+fn bound_by(bound: Bound) -> (Result<(), Outcome>, usize) {
     let log: Log = Arc::default();
     let mut worker = Scripted {
         hello: Hello {
@@ -197,9 +229,10 @@ fn bound_by(
         answers: Answers::new(),
         log: log.clone(),
         seed: 0,
-        call,
-        busy,
-        repeated: repeated(error),
+        call: bound.call,
+        delayed: bound.delayed,
+        busy: bound.busy,
+        repeated: repeated(bound.error),
     };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.toml");
@@ -213,7 +246,7 @@ fn bound_by(
     // The speed of this machine's cores plays no part.
     state.cores.clear();
     let case = &suite.cases[0];
-    if let Some(before) = before {
+    if let Some(before) = bound.before {
         let shortest = outside_clock::CallTime {
             wall_ns: before.as_nanos() as f64,
             busiest_ns: before.as_nanos() as f64,
@@ -231,14 +264,14 @@ fn bound_by(
     let ReplyBody::Measured(mut samples) = measured(4, None) else {
         unreachable!()
     };
-    samples.device_ns = vec![Nanoseconds(4e6); 4];
+    samples.device_ns = vec![Nanoseconds(bound.claim.as_nanos() as f64); 4];
     let measurement = Measurement {
         samples: samples.kept(),
         ..Measurement::default()
     };
     let variant = worker.hello.variants[0].clone();
     let of_case = (case, &variant);
-    let bound = session.bound(&mut worker, invocation, of_case, &measurement);
+    let bound = session.bound(&mut worker, bound.invocation, of_case, &measurement);
     let bound = bound.map_err(|end| match end {
         CaseEnd::Outcome(outcome) => *outcome,
         CaseEnd::Lost(error) => panic!("{error}"),
@@ -249,25 +282,40 @@ fn bound_by(
 
 #[test]
 fn samples_that_are_shorter_than_calls_by_the_harness_s_clock_are_refused() {
-    let honest = Duration::from_millis(4);
     // The first call; one call, four where that is short, none, changes alone, and the check. Where
     // other tests delay them, calls are made again.
-    let (bound, requests) = bound_by((honest, 1e-7), 0, None, 0);
+    let (bound, requests) = bound_by(BOUND);
     assert_eq!(bound, Ok(()));
     assert!(requests >= 5, "{requests}");
-    let later = bound_by((honest, 1e-7), 3, Some(honest), 0);
+    let later = bound_by(Bound {
+        invocation: 3,
+        before: Some(HONEST),
+        ..BOUND
+    });
     assert_eq!(later, (Ok(()), 0), "not in each invocation");
     // Waits of other tests' channels are taken out too.
-    let long = 3 * honest;
-    let (refused, _) = bound_by((long, 1e-7), 3, Some(long), 0);
+    let long = 3 * HONEST;
+    let (refused, _) = bound_by(Bound {
+        call: long,
+        invocation: 3,
+        before: Some(long),
+        ..BOUND
+    });
     assert!(refused.is_err(), "faster than in the first");
-    let (refused, _) = bound_by((honest, 1e-3), 0, None, 0);
+    let (refused, _) = bound_by(Bound {
+        error: 1e-3,
+        ..BOUND
+    });
     let Err(Outcome::Failed { reason, .. }) = refused else {
         panic!("{refused:?}");
     };
     let words = "wrong result in a call that the harness timed";
     assert!(reason.starts_with(words), "{reason}");
-    let (refused, requests) = bound_by((long, 1e-7), 5, None, 0);
+    let (refused, requests) = bound_by(Bound {
+        call: long,
+        invocation: 5,
+        ..BOUND
+    });
     let Err(Outcome::Failed { reason, .. }) = refused else {
         panic!("{refused:?}");
     };
@@ -275,11 +323,23 @@ fn samples_that_are_shorter_than_calls_by_the_harness_s_clock_are_refused() {
     assert!(requests >= 3 * 24, "the shortest of many: {requests}");
 }
 
+/// Requests of one call that other programs delayed at first would be as long as one without calls.
+#[test]
+fn delays_of_the_first_requests_hide_no_calls() {
+    let (refused, _) = bound_by(Bound {
+        claim: Duration::from_micros(50),
+        call: Duration::from_micros(500),
+        delayed: Some(2),
+        ..BOUND
+    });
+    assert!(refused.is_err());
+}
+
 /// Threads of a library wait for cores while the calling thread waits for the device: their waits
 /// are no part of its time.
 #[test]
 fn waits_of_other_threads_do_not_shorten_few_calls() {
-    let (bound, _) = bound_by((Duration::from_millis(4), 1e-7), 0, None, 8);
+    let (bound, _) = bound_by(Bound { busy: 8, ..BOUND });
     assert_eq!(bound, Ok(()));
 }
 
@@ -301,6 +361,7 @@ impl Launcher for Starts {
             log: self.log.clone(),
             seed: 0,
             call: Duration::ZERO,
+            delayed: None,
             busy: 0,
             repeated: repeated(1e-7),
         }))
