@@ -84,9 +84,11 @@ pub fn waiting_words(record: &CaseRecord, part: f64) -> String {
     format!("{figure}; OMP_NUM_THREADS=1 {THREADS_KEY} measures the code")
 }
 
-/// Growth of resident memory in bytes a call.
+/// Growth of resident memory in bytes a call, where half of the invocations had it: in one an
+/// allocator may just have taken more from the system.
 pub fn growth(record: &CaseRecord) -> Option<f64> {
-    record.median_of(|one| one.growth_bytes_per_call)
+    let usual = record.median_of(|one| Some(one.growth_bytes_per_call.unwrap_or(0.0)));
+    usual.filter(|bytes| *bytes > 0.0)
 }
 
 impl Pair<'_> {
