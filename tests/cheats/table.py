@@ -283,6 +283,8 @@ def main() -> int:
             rows[:] = [x for x in rows if any(x[key] != again[key] for key in keys)] + [again]
         (out / "rows.json").write_text(json.dumps(rows, indent=1))
         (out / "table.md").write_text(page(rows, device))
+        for found in rows[-len(some) :]:
+            tell(f"{found['module']}.{found['name']}: {outcome(found, rows)}")
 
     together = [each for each in every if each[1] not in ALONE]
     size = AT_ONCE[device]
@@ -290,8 +292,6 @@ def main() -> int:
     for some in parts + [[each] for each in every if each[1] in ALONE]:
         if time.monotonic() - begin < LIMIT_S[device]:
             run(some)
-        for found in rows[-len(some) :]:
-            tell(f"{found['module']}.{found['name']}: {outcome(found, rows)}")
     # Other programs may have made a gain by slowing one of them.
     doubtful = [
         (module, name) for module, name in every if name in gained(rows) and name not in OPEN

@@ -59,9 +59,10 @@ fn ways_to_forge_times_gain_nothing_and_honest_functions_are_not_refused() {
         ("touched_later", "by a clock outside of the worker"),
         ("clock_of_harness", "no process could be slowed"),
     ] {
+        // One that gains is tried once more.
         let line = printed
             .lines()
-            .find(|line| line.contains(&format!(".{way}: ")));
+            .rfind(|line| line.contains(&format!(".{way}: ")));
         assert!(
             line.is_some_and(|line| line.contains(words)),
             "{way}: {printed}"
