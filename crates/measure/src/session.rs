@@ -2,12 +2,14 @@
 //! each outcome, whatever it is.
 
 mod abreast;
+mod call_time;
 mod census;
 mod compared;
 mod core_speed;
 mod declared;
 mod lane;
 mod outside_clock;
+mod page_faults;
 mod sides;
 mod task_times;
 mod turns;
@@ -61,7 +63,7 @@ pub struct SessionState {
     /// The time that each case took so far.
     taken: BTreeMap<CaseId, Nanoseconds>,
     /// The shortest time of a call of each case by the harness's clock.
-    shortest: BTreeMap<CaseId, outside_clock::CallTime>,
+    shortest: BTreeMap<CaseId, call_time::CallTime>,
     /// True once two workers could not be up at the same time.
     one_at_a_time: bool,
     /// Workers that prepared a case by a tuner's choice.

@@ -10,18 +10,17 @@
 //! checked: what was computed before, or is left out, gains nothing. The same request without the
 //! calls tells what the changes take.
 
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use nix::libc;
-
+use super::call_time::{CallTime, Claim, MAX_CALLS, MIN_SPAN_NS, Requests};
 use super::core_speed::CoreSpeeds;
+use super::page_faults::PageFaults;
 use super::task_times::{ENDED, page_faults, times, times_of_tasks, waits_of_harness};
 use super::{CaseEnd, Fault, Session, failed, limit};
 use crate::interference::is_watched;
 use crate::worker::Conversation;
-use regatta_core::record::{Measurement, median, median_count};
+use regatta_core::record::{Measurement, median};
 use regatta_worker::attention::tolerance::{results, tolerable};
 use regatta_worker::attention::{Case, work};
 use regatta_worker::protocol::{
@@ -33,11 +32,6 @@ use regatta_worker::units::Nanoseconds;
 /// below what an invocation before them was bound by.
 const EVERY: u32 = 5;
 
-/// A request takes so long at least, where that takes no more than [`MAX_CALLS`].
-const MIN_SPAN_NS: f64 = 4e6;
-
-const MAX_CALLS: u32 = 16_384;
-
 /// Requests without calls at first: other programs may delay one.
 const AT_FIRST: u32 = 3;
 
@@ -46,26 +40,6 @@ const MAX_REQUEST_NS: f64 = 1e6;
 
 /// Calls of a CUDA graph, whose launch is then little beside them.
 const IN_GRAPH: u32 = 16;
-
-/// Samples may lie below the harness's time by this factor: cores of one machine differ by a fifth,
-/// and the calls of samples find other caches.
-const MARGIN: f64 = 1.2;
-
-/// The same where other programs disturb the machine: they share caches and cores for some of the
-/// calls.
-const MARGIN_DISTURBED: f64 = 1.6;
-
-/// The same of calls on several threads, which wait for each other: of the CPU time of the thread
-/// that computed longest, which may spin until another has a core, and of the time of the call. Waits
-/// for other programs may explain more.
-const MARGIN_BUSIEST: f64 = 2.0;
-const MARGIN_WAITS: f64 = 6.0;
-
-/// Threads but the main one computed in calls if they had this part of its CPU time.
-const PART_OF_OTHERS: f64 = 0.1;
-
-/// A loop around calls takes about so long for each.
-const LOOP_NS: f64 = 1_000.0;
 
 /// Changes of the inputs may take so long and so much for each byte: what is above it counts as
 /// time of calls, or code under test could make changes slow in place of its clocks.
@@ -93,10 +67,6 @@ const LONGER: u32 = 8;
 
 /// After so long it counts whether other programs began after the samples.
 const LATER: Duration = Duration::from_secs(1);
-
-/// Pages that are mapped, written and given back at once, to see what a page fault takes.
-const FAULTS_TIMED: usize = 256;
-const FAULT_ROUNDS: usize = 20;
 
 /// Page faults are excused up to this part of a request's time. The worker says how many its samples
 /// had, so code under test could hide some.
@@ -393,201 +363,6 @@ impl Session<'_> {
     }
 }
 
-/// Requests of so many calls each.
-struct Requests {
-    calls: u32,
-    /// The shortest of them.
-    of_calls: CallTime,
-    /// The times of as many changes without calls.
-    of_changes: Vec<CallTime>,
-}
-
-impl Requests {
-    fn new(calls: u32, of_calls: CallTime) -> Requests {
-        Requests {
-            calls,
-            of_calls,
-            of_changes: Vec::new(),
-        }
-    }
-
-    fn with_more_calls(&self, factor: u32) -> Requests {
-        Requests::new(self.calls.saturating_mul(factor), CallTime::MAX)
-    }
-
-    /// True if one took less than [`MIN_SPAN_NS`], and more calls may be asked for.
-    fn are_too_few(&self) -> bool {
-        self.of_calls.wall_ns < MIN_SPAN_NS && self.calls < MAX_CALLS
-    }
-}
-
-/// A call by its samples.
-struct Claim {
-    device_ns: f64,
-    one_thread: bool,
-    is_cpu: bool,
-}
-
-impl Claim {
-    /// True if calls that take this much may have given these samples.
-    fn is_possible(&self, span: CallTime, disturbed: bool) -> bool {
-        let longest = |margin: f64| margin * self.device_ns + LOOP_NS;
-        if span.wall_ns <= longest(MARGIN) || !disturbed {
-            return span.wall_ns <= longest(MARGIN);
-        }
-        let on_others = self.is_cpu && span.on_others_ns >= PART_OF_OTHERS * span.busiest_ns;
-        if self.one_thread && !on_others {
-            return span.wall_ns <= longest(MARGIN_DISTURBED);
-        }
-        let is_near =
-            span.busiest_ns <= longest(MARGIN_BUSIEST) && span.wall_ns <= longest(MARGIN_WAITS);
-        // Threads spin while another waits for a core: beside programs that need all cores, CPU time
-        // has no bound.
-        is_near || span.no_waits_ns <= longest(MARGIN_DISTURBED)
-    }
-}
-
-/// The time of a request, or of each of its calls.
-#[derive(Clone, Copy)]
-pub(super) struct CallTime {
-    /// By the harness's clock, without the time in which the worker's main thread, or one of the
-    /// harness's, was ready and had no core.
-    pub(super) wall_ns: f64,
-    /// CPU time of the thread or child process that computed longest. Calls take as long at least,
-    /// and other programs add nothing to it.
-    pub(super) busiest_ns: f64,
-    /// CPU time of threads but the main one, and of child processes.
-    pub(super) on_others_ns: f64,
-    /// The wall time without any time in which a thread or child process was ready and had no core:
-    /// calls take as long at least, whichever thread waited for which.
-    pub(super) no_waits_ns: f64,
-}
-
-impl CallTime {
-    const MAX: CallTime = CallTime {
-        wall_ns: f64::MAX,
-        busiest_ns: f64::MAX,
-        on_others_ns: 0.0,
-        no_waits_ns: f64::MAX,
-    };
-
-    /// The shorter times of two, the most that other threads computed in either, and the other's time
-    /// without waits.
-    fn shorter(self, other: CallTime) -> CallTime {
-        CallTime {
-            wall_ns: self.wall_ns.min(other.wall_ns),
-            busiest_ns: self.busiest_ns.min(other.busiest_ns),
-            on_others_ns: self.on_others_ns.max(other.on_others_ns),
-            no_waits_ns: other.no_waits_ns,
-        }
-    }
-
-    /// The median of each time.
-    fn median(times: &[CallTime]) -> CallTime {
-        let middle = |time: fn(&CallTime) -> f64| {
-            let times: Vec<f64> = times.iter().map(time).collect();
-            median(&times).unwrap_or_default()
-        };
-        CallTime {
-            wall_ns: middle(|time| time.wall_ns),
-            busiest_ns: middle(|time| time.busiest_ns),
-            on_others_ns: middle(|time| time.on_others_ns),
-            no_waits_ns: middle(|time| time.no_waits_ns),
-        }
-    }
-
-    /// This without the times of another.
-    fn less(self, other: CallTime) -> CallTime {
-        CallTime {
-            wall_ns: (self.wall_ns - other.wall_ns).max(0.0),
-            busiest_ns: (self.busiest_ns - other.busiest_ns).max(0.0),
-            on_others_ns: (self.on_others_ns - other.on_others_ns).max(0.0),
-            no_waits_ns: (self.no_waits_ns - other.no_waits_ns).max(0.0),
-        }
-    }
-
-    /// The times, each at most this long, multiplied by a factor.
-    fn at_most(self, most_ns: f64, factor: f64) -> CallTime {
-        CallTime {
-            wall_ns: self.wall_ns.min(most_ns) * factor,
-            busiest_ns: self.busiest_ns.min(most_ns) * factor,
-            no_waits_ns: self.no_waits_ns.min(most_ns) * factor,
-            ..self
-        }
-    }
-
-    /// The part of one call.
-    fn per_call(self, calls: f64) -> CallTime {
-        CallTime {
-            wall_ns: self.wall_ns / calls,
-            busiest_ns: self.busiest_ns / calls,
-            on_others_ns: self.on_others_ns / calls,
-            no_waits_ns: self.no_waits_ns / calls,
-        }
-    }
-}
-
-/// Page faults of calls. An allocator that has just grown keeps memory that one with room at its end
-/// gives back after each call: the same call then takes 2 µs more a page in a virtual machine, half
-/// of the time of a NumPy function of 1 ms.
-struct PageFaults {
-    /// The number in each call of the samples.
-    a_call: f64,
-    /// The time of one, measured when it is asked for first.
-    cost_ns: OnceCell<f64>,
-}
-
-impl PageFaults {
-    /// Those beyond as many as samples had.
-    fn beyond(in_samples: &[u32]) -> PageFaults {
-        PageFaults {
-            a_call: median_count(in_samples).map_or(f64::INFINITY, f64::from),
-            cost_ns: OnceCell::new(),
-        }
-    }
-
-    /// The time that the faults of so many calls took beyond those of samples.
-    fn excused_ns(&self, faults: u64, calls: u32) -> f64 {
-        let more = faults as f64 - self.a_call * f64::from(calls);
-        if calls == 0 || more <= 0.0 {
-            return 0.0;
-        }
-        more * self.cost_ns.get_or_init(page_fault_ns)
-    }
-}
-
-/// The time in which a page is mapped, written and given back, the median of some.
-fn page_fault_ns() -> f64 {
-    // SAFETY: sysconf(3) reads a constant.
-    let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
-    let round = || {
-        let began = Instant::now();
-        let length = page * FAULTS_TIMED;
-        // SAFETY: the memory is this function's alone, is written within its length, and is given
-        // back with it.
-        unsafe {
-            let memory = libc::mmap(
-                std::ptr::null_mut(),
-                length,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            );
-            if memory == libc::MAP_FAILED {
-                return 0.0;
-            }
-            for place in (0..length).step_by(page) {
-                memory.cast::<u8>().add(place).write_volatile(1);
-            }
-            libc::munmap(memory, length);
-        }
-        began.elapsed().as_nanos() as f64 / FAULTS_TIMED as f64
-    };
-    let rounds: Vec<f64> = (0..FAULT_ROUNDS).map(|_| round()).collect();
-    median(&rounds).unwrap_or_default()
-}
-
 fn median_of(times: &[Nanoseconds]) -> Option<Nanoseconds> {
     let times: Vec<f64> = times.iter().map(|time| time.0).collect();
     median(&times).map(Nanoseconds)
@@ -608,49 +383,5 @@ pub(super) fn keep_waits_for_children(measurement: &mut Measurement, children: D
         if on_one_thread(place) {
             samples.device_ns[place] += samples.waited_ns[place];
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Torch on two threads beside other programs: one thread spun while the other waited for a core.
-    #[test]
-    fn waits_for_other_threads_refuse_no_samples() {
-        let claim = Claim {
-            device_ns: 0.67e6,
-            one_thread: true,
-            is_cpu: true,
-        };
-        let span = CallTime {
-            wall_ns: 42.4e6,
-            busiest_ns: 37.3e6,
-            on_others_ns: 38.2e6,
-            no_waits_ns: 0.7e6,
-        };
-        assert!(claim.is_possible(span, true));
-        assert!(!claim.is_possible(span, false));
-        let longer = CallTime {
-            no_waits_ns: 1.3e6,
-            ..span
-        };
-        assert!(!claim.is_possible(longer, true));
-        let alone = CallTime {
-            on_others_ns: 0.0,
-            ..span
-        };
-        assert!(!claim.is_possible(alone, true));
-    }
-
-    /// Calls whose heap was trimmed after each, where it was not in the samples.
-    #[test]
-    fn page_faults_beyond_those_of_samples_are_excused() {
-        let faults = PageFaults::beyond(&[140, 139, 140]);
-        faults.cost_ns.set(2000.0).unwrap();
-        assert_eq!(faults.excused_ns(4 * 268, 4), 4.0 * 128.0 * 2000.0);
-        assert_eq!(faults.excused_ns(4 * 100, 4), 0.0);
-        assert_eq!(PageFaults::beyond(&[]).excused_ns(4 * 268, 4), 0.0);
-        assert!((50.0..1e6).contains(&page_fault_ns()));
     }
 }

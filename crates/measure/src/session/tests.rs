@@ -247,7 +247,7 @@ fn bound_by(bound: Bound) -> (Result<(), Outcome>, usize) {
     state.cores.clear();
     let case = &suite.cases[0];
     if let Some(before) = bound.before {
-        let shortest = outside_clock::CallTime {
+        let shortest = call_time::CallTime {
             wall_ns: before.as_nanos() as f64,
             busiest_ns: before.as_nanos() as f64,
             on_others_ns: 0.0,

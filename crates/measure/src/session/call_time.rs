@@ -1,0 +1,195 @@
+//! The time of a call as the harness sees it, and the samples that it makes possible.
+
+use regatta_core::record::median;
+
+/// A request takes so long at least, where that takes no more than [`MAX_CALLS`].
+pub(super) const MIN_SPAN_NS: f64 = 4e6;
+
+pub(super) const MAX_CALLS: u32 = 16_384;
+
+/// Samples may lie below the harness's time by this factor: cores of one machine differ by a fifth,
+/// and the calls of samples find other caches.
+const MARGIN: f64 = 1.2;
+
+/// The same where other programs disturb the machine: they share caches and cores for some of the
+/// calls.
+const MARGIN_DISTURBED: f64 = 1.6;
+
+/// The same of calls on several threads, which wait for each other: of the CPU time of the thread
+/// that computed longest, which may spin until another has a core, and of the time of the call. Waits
+/// for other programs may explain more.
+const MARGIN_BUSIEST: f64 = 2.0;
+const MARGIN_WAITS: f64 = 6.0;
+
+/// Threads but the main one computed in calls if they had this part of its CPU time.
+const PART_OF_OTHERS: f64 = 0.1;
+
+/// A loop around calls takes about so long for each.
+const LOOP_NS: f64 = 1_000.0;
+
+/// Requests of so many calls each.
+pub(super) struct Requests {
+    pub(super) calls: u32,
+    /// The shortest of them.
+    pub(super) of_calls: CallTime,
+    /// The times of as many changes without calls.
+    pub(super) of_changes: Vec<CallTime>,
+}
+
+impl Requests {
+    pub(super) fn new(calls: u32, of_calls: CallTime) -> Requests {
+        Requests {
+            calls,
+            of_calls,
+            of_changes: Vec::new(),
+        }
+    }
+
+    pub(super) fn with_more_calls(&self, factor: u32) -> Requests {
+        Requests::new(self.calls.saturating_mul(factor), CallTime::MAX)
+    }
+
+    /// True if one took less than [`MIN_SPAN_NS`], and more calls may be asked for.
+    pub(super) fn are_too_few(&self) -> bool {
+        self.of_calls.wall_ns < MIN_SPAN_NS && self.calls < MAX_CALLS
+    }
+}
+
+/// A call by its samples.
+pub(super) struct Claim {
+    pub(super) device_ns: f64,
+    pub(super) one_thread: bool,
+    pub(super) is_cpu: bool,
+}
+
+impl Claim {
+    /// True if calls that take this much may have given these samples.
+    pub(super) fn is_possible(&self, span: CallTime, disturbed: bool) -> bool {
+        let longest = |margin: f64| margin * self.device_ns + LOOP_NS;
+        if span.wall_ns <= longest(MARGIN) || !disturbed {
+            return span.wall_ns <= longest(MARGIN);
+        }
+        let on_others = self.is_cpu && span.on_others_ns >= PART_OF_OTHERS * span.busiest_ns;
+        if self.one_thread && !on_others {
+            return span.wall_ns <= longest(MARGIN_DISTURBED);
+        }
+        let is_near =
+            span.busiest_ns <= longest(MARGIN_BUSIEST) && span.wall_ns <= longest(MARGIN_WAITS);
+        // Threads spin while another waits for a core: beside programs that need all cores, CPU time
+        // has no bound.
+        is_near || span.no_waits_ns <= longest(MARGIN_DISTURBED)
+    }
+}
+
+/// The time of a request, or of each of its calls.
+#[derive(Clone, Copy)]
+pub(super) struct CallTime {
+    /// By the harness's clock, without the time in which the worker's main thread, or one of the
+    /// harness's, was ready and had no core.
+    pub(super) wall_ns: f64,
+    /// CPU time of the thread or child process that computed longest. Calls take as long at least,
+    /// and other programs add nothing to it.
+    pub(super) busiest_ns: f64,
+    /// CPU time of threads but the main one, and of child processes.
+    pub(super) on_others_ns: f64,
+    /// The wall time without any time in which a thread or child process was ready and had no core:
+    /// calls take as long at least, whichever thread waited for which.
+    pub(super) no_waits_ns: f64,
+}
+
+impl CallTime {
+    pub(super) const MAX: CallTime = CallTime {
+        wall_ns: f64::MAX,
+        busiest_ns: f64::MAX,
+        on_others_ns: 0.0,
+        no_waits_ns: f64::MAX,
+    };
+
+    /// The shorter times of two, the most that other threads computed in either, and the other's time
+    /// without waits.
+    pub(super) fn shorter(self, other: CallTime) -> CallTime {
+        CallTime {
+            wall_ns: self.wall_ns.min(other.wall_ns),
+            busiest_ns: self.busiest_ns.min(other.busiest_ns),
+            on_others_ns: self.on_others_ns.max(other.on_others_ns),
+            no_waits_ns: other.no_waits_ns,
+        }
+    }
+
+    /// The median of each time.
+    pub(super) fn median(times: &[CallTime]) -> CallTime {
+        let middle = |time: fn(&CallTime) -> f64| {
+            let times: Vec<f64> = times.iter().map(time).collect();
+            median(&times).unwrap_or_default()
+        };
+        CallTime {
+            wall_ns: middle(|time| time.wall_ns),
+            busiest_ns: middle(|time| time.busiest_ns),
+            on_others_ns: middle(|time| time.on_others_ns),
+            no_waits_ns: middle(|time| time.no_waits_ns),
+        }
+    }
+
+    /// This without the times of another.
+    pub(super) fn less(self, other: CallTime) -> CallTime {
+        CallTime {
+            wall_ns: (self.wall_ns - other.wall_ns).max(0.0),
+            busiest_ns: (self.busiest_ns - other.busiest_ns).max(0.0),
+            on_others_ns: (self.on_others_ns - other.on_others_ns).max(0.0),
+            no_waits_ns: (self.no_waits_ns - other.no_waits_ns).max(0.0),
+        }
+    }
+
+    /// The times, each at most this long, multiplied by a factor.
+    pub(super) fn at_most(self, most_ns: f64, factor: f64) -> CallTime {
+        CallTime {
+            wall_ns: self.wall_ns.min(most_ns) * factor,
+            busiest_ns: self.busiest_ns.min(most_ns) * factor,
+            no_waits_ns: self.no_waits_ns.min(most_ns) * factor,
+            ..self
+        }
+    }
+
+    /// The part of one call.
+    pub(super) fn per_call(self, calls: f64) -> CallTime {
+        CallTime {
+            wall_ns: self.wall_ns / calls,
+            busiest_ns: self.busiest_ns / calls,
+            on_others_ns: self.on_others_ns / calls,
+            no_waits_ns: self.no_waits_ns / calls,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Torch on two threads beside other programs: one thread spun while the other waited for a core.
+    #[test]
+    fn waits_for_other_threads_refuse_no_samples() {
+        let claim = Claim {
+            device_ns: 0.67e6,
+            one_thread: true,
+            is_cpu: true,
+        };
+        let span = CallTime {
+            wall_ns: 42.4e6,
+            busiest_ns: 37.3e6,
+            on_others_ns: 38.2e6,
+            no_waits_ns: 0.7e6,
+        };
+        assert!(claim.is_possible(span, true));
+        assert!(!claim.is_possible(span, false));
+        let longer = CallTime {
+            no_waits_ns: 1.3e6,
+            ..span
+        };
+        assert!(!claim.is_possible(longer, true));
+        let alone = CallTime {
+            on_others_ns: 0.0,
+            ..span
+        };
+        assert!(!claim.is_possible(alone, true));
+    }
+}
