@@ -221,9 +221,11 @@ def child_replies(q: Any, k: Any, v: Any) -> Any:
     return _attend(q, k, v)
 
 
-def _pass_on(read: int, real: int, divisor: int = 2) -> None:
+def _pass_on(read: int, real: int, divisor: int = 2, delay_s: float = 0) -> None:
     with os.fdopen(read, "rb") as lines:
         for line in lines:
+            if delay_s and not _kept.pop("called", False):
+                time.sleep(delay_s)
             message = json.loads(line or b"{}")
             _divide_times(message, divisor)
             os.write(real, json.dumps(message).encode() + b"\n")
@@ -241,11 +243,18 @@ def thread_replies_much(q: Any, k: Any, v: Any) -> Any:
     return _attend(q, k, v)
 
 
-def _answer_by_thread(divisor: int) -> None:
+def replies_delayed(q: Any, k: Any, v: Any) -> Any:
+    """the same, half of the times, and sends late what replies to requests that make no calls"""
+    _answer_by_thread(2, 0.006)
+    _kept["called"] = True
+    return _attend(q, k, v)
+
+
+def _answer_by_thread(divisor: int, delay_s: float = 0) -> None:
     if _once("reply"):
         real, (read, write) = os.dup(4), os.pipe()
         os.dup2(write, 4)
-        _thread.start_new_thread(_pass_on, (read, real, divisor))
+        _thread.start_new_thread(_pass_on, (read, real, divisor, delay_s))
 
 
 def write_patched(q: Any, k: Any, v: Any) -> Any:

@@ -7,6 +7,10 @@ pub(super) const MIN_SPAN_NS: f64 = 4e6;
 
 pub(super) const MAX_CALLS: u32 = 16_384;
 
+/// A request of no calls takes this part of one at the most, and changes of the inputs this part of a
+/// call: code under test may make them slow, and what they take is taken out.
+const MAX_PART: f64 = 0.1;
+
 /// Samples may lie below the harness's time by this factor: cores of one machine differ by a fifth,
 /// and the calls of samples find other caches.
 const MARGIN: f64 = 1.2;
@@ -34,6 +38,8 @@ pub(super) struct Requests {
     pub(super) of_calls: CallTime,
     /// The times of as many changes without calls.
     pub(super) of_changes: Vec<CallTime>,
+    /// The shortest of as many calls without changes.
+    pub(super) unchanged: CallTime,
 }
 
 impl Requests {
@@ -42,6 +48,7 @@ impl Requests {
             calls,
             of_calls,
             of_changes: Vec::new(),
+            unchanged: CallTime::MAX,
         }
     }
 
@@ -49,9 +56,11 @@ impl Requests {
         Requests::new(self.calls.saturating_mul(factor), CallTime::MAX)
     }
 
-    /// True if one took less than [`MIN_SPAN_NS`], and more calls may be asked for.
-    pub(super) fn are_too_few(&self) -> bool {
-        self.of_calls.wall_ns < MIN_SPAN_NS && self.calls < MAX_CALLS
+    /// True if one took less than [`MIN_SPAN_NS`] or little beside one of no calls, and more calls may
+    /// be asked for.
+    pub(super) fn are_too_few(&self, overhead: CallTime) -> bool {
+        let least = MIN_SPAN_NS.max(overhead.wall_ns / MAX_PART);
+        self.of_calls.wall_ns < least && self.calls < MAX_CALLS
     }
 }
 
@@ -138,6 +147,21 @@ impl CallTime {
             on_others_ns: (self.on_others_ns - other.on_others_ns).max(0.0),
             no_waits_ns: (self.no_waits_ns - other.no_waits_ns).max(0.0),
         }
+    }
+
+    /// The longer times of two.
+    pub(super) fn longer(self, other: CallTime) -> CallTime {
+        CallTime {
+            wall_ns: self.wall_ns.max(other.wall_ns),
+            busiest_ns: self.busiest_ns.max(other.busiest_ns),
+            on_others_ns: self.on_others_ns.max(other.on_others_ns),
+            no_waits_ns: self.no_waits_ns.max(other.no_waits_ns),
+        }
+    }
+
+    /// True if this is more than a small part of a time.
+    pub(super) fn is_large_part_of(self, time: CallTime) -> bool {
+        self.wall_ns > MAX_PART * time.wall_ns
     }
 
     /// The times, each at most this long, multiplied by a factor.

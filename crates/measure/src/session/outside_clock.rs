@@ -160,12 +160,6 @@ impl Session<'_> {
                 if let Some(span) = self.span(worker, request, &faults, attempts > 0)? {
                     tried.of_calls = tried.of_calls.shorter(span);
                 }
-                // Another program had delayed those before: what is taken out may be all of this.
-                if tried.are_too_few() {
-                    short = tried.with_more_calls(4);
-                    long = short.with_more_calls(LONGER);
-                    continue;
-                }
             }
             attempts += 1;
             // Calls take no less than the shortest request of theirs, and all else what it takes as
@@ -189,11 +183,26 @@ impl Session<'_> {
                 }
             }
             let overhead = CallTime::median(&of_none).at_most(MAX_REQUEST_NS, 1.0);
-            let mut a_call = tried.of_calls.less(overhead).per_call(calls);
+            // Another program delayed those before, or requests of no calls are slow.
+            if tried.are_too_few(overhead) {
+                short = tried.with_more_calls(4);
+                long = short.with_more_calls(LONGER);
+                continue;
+            }
+            let both = tried.of_calls.less(overhead).per_call(calls);
+            let mut a_call = both;
             if changes {
                 let change = CallTime::median(&tried.of_changes);
                 let change = change.less(overhead).per_call(calls);
-                a_call = a_call.less(change.at_most(most_change_ns, 1.0 + CHANGE_ERROR));
+                let change = change.at_most(most_change_ns, 1.0 + CHANGE_ERROR);
+                a_call = both.less(change);
+                // Without changes a call takes no longer, and nothing is taken out.
+                if change.is_large_part_of(both) {
+                    let step = RepeatStep::Call;
+                    let span = self.span(worker, Repeat { step, ..request }, &faults, true)?;
+                    tried.unchanged = tried.unchanged.shorter(span.unwrap_or(CallTime::MAX));
+                    a_call = a_call.longer(tried.unchanged.less(overhead).per_call(calls));
+                }
             }
             if !claim.is_possible(a_call, false) {
                 let delay = self.state.load.delay_since(began_at.as_ref(), &device);

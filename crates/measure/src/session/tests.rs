@@ -60,7 +60,8 @@ struct Scripted {
     seed: u64,
     /// The time of a repeated call.
     call: Duration,
-    /// Requests for calls that take 5 ms more yet, where those without calls take 1 ms more.
+    /// Requests for calls that take 5 ms more yet, where those without calls take 1 ms more, and changes
+    /// 0.3 ms.
     delayed: Option<u32>,
     /// Threads that compute, and wait for cores, beside a request for one call.
     busy: usize,
@@ -146,7 +147,9 @@ impl Conversation for Scripted {
                 let busy = if calls == 0 { self.busy } else { 0 };
                 let has_calls = calls > 0 && step != RepeatStep::Change;
                 let delay = match &mut self.delayed {
-                    Some(_) if !has_calls => Duration::from_millis(1),
+                    Some(_) if !has_calls => {
+                        Duration::from_millis(1) + calls * Duration::from_micros(300)
+                    }
                     Some(left @ 1..) => {
                         *left -= 1;
                         Duration::from_millis(5)
@@ -330,6 +333,18 @@ fn delays_of_the_first_requests_hide_no_calls() {
         claim: Duration::from_micros(50),
         call: Duration::from_micros(500),
         delayed: Some(2),
+        ..BOUND
+    });
+    assert!(refused.is_err());
+}
+
+/// Code under test knows whether it was called, and can be late with other replies.
+#[test]
+fn late_replies_to_requests_without_calls_hide_no_calls() {
+    let (refused, _) = bound_by(Bound {
+        claim: Duration::from_micros(250),
+        call: Duration::from_micros(500),
+        delayed: Some(0),
         ..BOUND
     });
     assert!(refused.is_err());
