@@ -102,6 +102,7 @@ impl Session<'_> {
         let disturbed = !measurement.disturbed.is_empty() || !is_watched();
         let claim = Claim {
             device_ns: device_ns.0,
+            fast_ns: fast_of(&samples.device_ns),
             one_thread,
             is_cpu,
         };
@@ -370,6 +371,13 @@ impl Session<'_> {
             other => Err(super::no_answer(other).into()),
         }
     }
+}
+
+/// The time than which a tenth of these is shorter.
+fn fast_of(times: &[Nanoseconds]) -> f64 {
+    let mut times: Vec<f64> = times.iter().map(|time| time.0).collect();
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 10).copied().unwrap_or_default()
 }
 
 fn median_of(times: &[Nanoseconds]) -> Option<Nanoseconds> {
