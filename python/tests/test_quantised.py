@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import support
 from regatta_worker.callables import load
 from regatta_worker.callables.load import Target
 from regatta_worker.callables.operators.draws import rounded
+from regatta_worker.callables.operators.function import FLOATS_OF_8_BITS, lacking
 from regatta_worker.callables.operators.operands import InputTensor, Operands
 from regatta_worker.callables.operators.reference import open_reference
 from regatta_worker.protocol.channel import Unsupported
@@ -47,7 +50,7 @@ REFERENCE = """
 def matmul(a, a_scale, b, b_scale):
     return (a * a_scale) @ (b * b_scale)
 """
-LARGEST = {"i8": 127.0, "e4m3": 448.0}
+LARGEST = {"i8": 127.0, "e4m3": 448.0, "e5m2": 57344.0}
 
 
 def quantised(name: str, shape: list[int], dtype: str, blocks: list[int]) -> list[dict[str, Any]]:
@@ -71,7 +74,7 @@ def wire(dtype: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(("dtype", "error"), [("i8", 0.03), ("e4m3", 0.04)])
+@pytest.mark.parametrize(("dtype", "error"), [("i8", 0.03), ("e4m3", 0.04), ("e5m2", 0.08)])
 @pytest.mark.parametrize("blocks", [[256, 1], [1, 1], [64, 8]])
 def test_values_times_their_scale_are_as_drawn(dtype: str, error: float, blocks: list[int]) -> None:
     value, scale = (InputTensor.from_wire(one) for one in quantised("x", [256, 128], dtype, blocks))
@@ -86,7 +89,7 @@ def test_values_times_their_scale_are_as_drawn(dtype: str, error: float, blocks:
 
 
 @pytest.mark.parametrize(
-    ("framework", "dtypes"), [("numpy", "i8"), ("jax", "i8 e4m3"), ("torch", "i8 e4m3")]
+    ("framework", "dtypes"), [("numpy", "i8"), ("jax", "i8 e4m3 e5m2"), ("torch", "i8 e4m3 e5m2")]
 )
 def test_a_kernel_that_ignores_the_scales_is_wrong(
     tmp_path: Path, framework: str, dtypes: str
@@ -119,11 +122,40 @@ def test_numpy_has_no_floats_of_8_bits(tmp_path: Path) -> None:
     path = tmp_path / f"quantised_{next(NUMBERS)}.py"
     path.write_text(CODE["numpy"])
     worker = load.open_worker(Target("mine", str(path)))
-    case = {"variant": "matmul", "problem": {}, "operands": wire("e4m3"), "seed": 1}
     (variant, _) = worker.hello()["variants"]
-    assert variant["arguments"]["lacks"] == {"e4m3": "NumPy has no e4m3"}
-    with pytest.raises(Unsupported, match="NumPy has no e4m3, which input a is"):
-        worker.prepare(case)
+    for dtype in FLOATS_OF_8_BITS:
+        assert variant["arguments"]["lacks"][dtype] == f"NumPy has no {dtype}"
+    for dtype in ("e4m3", "e5m2"):
+        case = {"variant": "matmul", "problem": {}, "operands": wire(dtype), "seed": 1}
+        with pytest.raises(Unsupported, match=f"NumPy has no {dtype}, which input a is"):
+            worker.prepare(case)
+
+
+def test_an_older_framework_names_the_types_that_it_lacks(monkeypatch: Any) -> None:
+    torch: Any = types.ModuleType("torch")
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    assert lacking("torch")["e5m2"] == "this torch has no e5m2"
+    torch.float8_e5m2 = None
+    assert "e5m2" not in lacking("torch")
+    older = types.SimpleNamespace(config=types.SimpleNamespace(jax_enable_x64=True))
+    monkeypatch.setitem(sys.modules, "jax", older)
+    monkeypatch.setitem(sys.modules, "jax.numpy", types.ModuleType("jax.numpy"))
+    assert lacking("jax")["e4m3"] == "this JAX has no e4m3"
+
+
+@pytest.mark.parametrize("dtype", ["e4m3", "e5m2"])
+def test_values_are_rounded_as_libraries_round_them(dtype: str) -> None:
+    kinds = pytest.importorskip("ml_dtypes")
+    kind, largest = getattr(kinds, FLOATS_OF_8_BITS[dtype]), LARGEST[dtype]
+    every = np.arange(256, dtype=np.uint8).view(kind).astype(np.float32)
+    every = every[np.isfinite(every)]
+    halves = np.sort(every)
+    halves = (halves[1:] + halves[:-1]) / 2
+    beside = (np.nextafter(halves, np.float32(end)) for end in (0, 9e9))
+    made = np.concatenate([every, halves, *beside])
+    assert np.array_equal(rounded(made, dtype), made.astype(kind).astype(np.float32))
+    # The conversion saturates.
+    assert rounded(np.array([-1.001, 1e9]) * largest, dtype).tolist() == [-largest, largest]
 
 
 def test_a_reference_is_given_real_numbers() -> None:

@@ -203,7 +203,6 @@ def framework(found: Iterable[Function | OperatorFunction]) -> str:
 def open_worker(target: Target) -> Worker:
     attention, operators = functions(target)
     name = framework([*attention.values(), *operators.values()])
-    operators = {key: function.on(name) for key, function in operators.items()}
     try:
         made = None
         if attention:
@@ -216,6 +215,8 @@ def open_worker(target: Target) -> Worker:
     except ModuleNotFoundError as error:
         # The framework that an annotation names; one that the code imports is there.
         raise Failed(not_imported(target, error)) from error
+    # The framework is imported by now, and says what it has.
+    operators = {key: function.on(name) for key, function in operators.items()}
 
     def served() -> Any:
         return (worker or operator_worker(name))(target, operators)

@@ -80,8 +80,8 @@ pub struct InputTable {
     pub draw: Option<String>,
     /// `data`, `state` (restored before each call), `index` or `scale`.
     pub role: Option<Role>,
-    /// The input that multiplies its values of i8 or e4m3, each number a row or a block of them: their
-    /// products are as drawn. The scale itself needs no draw.
+    /// The input that multiplies its values of i8, e4m3 or e5m2, each number a row or a block of
+    /// them: their products are as drawn. The scale itself needs no draw.
     pub scale: Option<String>,
 }
 

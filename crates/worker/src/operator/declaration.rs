@@ -99,7 +99,7 @@ pub struct Output {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dtype: Option<ElementType>,
     /// Largest relative L2 error; `None`: as for attention's `out` of this type, and 0 for whole
-    /// numbers, true and false and e4m3.
+    /// numbers, true and false and floats of 8 bits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tolerance: Option<Tolerance>,
     /// The state that a call leaves it in, in place of returning it.

@@ -375,7 +375,9 @@ pub fn values(input: &InputTensor, seed: u64) -> Vec<f64> {
         ElementType::F32 => inputs::rounded(value, Dtype::F32),
         ElementType::F16 => inputs::rounded(value, Dtype::F16),
         ElementType::Bf16 => inputs::rounded(value, Dtype::Bf16),
-        ElementType::E4m3 | ElementType::I8 => quantised::rounded(value, input.dtype),
+        ElementType::E4m3 | ElementType::E5m2 | ElementType::I8 => {
+            quantised::rounded(value, input.dtype)
+        }
         ElementType::I32 | ElementType::I64 | ElementType::Bool => value,
     };
     let values = values.into_iter().zip(0..).map(divided);
@@ -444,8 +446,10 @@ mod tests {
             input("bernoulli", &[8], ElementType::Bool),
             input("bernoulli(0.9)", &[8], ElementType::I32),
             input("normal", &[8], ElementType::E4m3),
+            input("normal", &[8], ElementType::E5m2),
             quantised_input("normal", &[3, 4], ElementType::I8, &[3, 1]),
             quantised_input("uniform(-2, 3)", &[4, 6], ElementType::E4m3, &[2, 3]),
+            quantised_input("normal(0.01)", &[4, 6], ElementType::E5m2, &[2, 3]),
         ];
         let rows = examples.iter().flat_map(|input| {
             [0u64, 42]

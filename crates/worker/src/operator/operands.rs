@@ -108,6 +108,8 @@ words! {
         Bf16 = "bf16",
         /// Floats of 8 bits, four of exponent and three of mantissa, without infinities.
         E4m3 = "e4m3",
+        /// Floats of 8 bits, five of exponent and two of mantissa; those of inputs are finite.
+        E5m2 = "e5m2",
         /// Whole numbers of 8 bits, from -127.
         I8 = "i8",
         /// Whole numbers of 32 bits.
@@ -123,7 +125,7 @@ impl ElementType {
     /// Bytes of an element.
     pub fn bytes(self) -> usize {
         match self {
-            ElementType::E4m3 | ElementType::I8 | ElementType::Bool => 1,
+            ElementType::E4m3 | ElementType::E5m2 | ElementType::I8 | ElementType::Bool => 1,
             ElementType::F16 | ElementType::Bf16 => 2,
             ElementType::F32 | ElementType::I32 => 4,
             ElementType::I64 => 8,
@@ -142,7 +144,10 @@ impl ElementType {
 
     /// True for a type whose values take a scale.
     pub fn is_narrow(self) -> bool {
-        matches!(self, ElementType::E4m3 | ElementType::I8)
+        matches!(
+            self,
+            ElementType::E4m3 | ElementType::E5m2 | ElementType::I8
+        )
     }
 
     /// True for whole numbers, and for true and false.
@@ -168,6 +173,7 @@ impl ElementType {
             ElementType::F32 | ElementType::Bf16 => 3.38e38,
             ElementType::F16 => 65504.0,
             ElementType::E4m3 => 448.0,
+            ElementType::E5m2 => 57344.0,
             ElementType::I8 => 127.0,
             ElementType::I32 => f64::from(i32::MAX),
             ElementType::I64 => 9e15,

@@ -29,8 +29,8 @@ impl Operator {
             } else if names.contains(&name) {
                 format!("`{name}` scales another input too: give each its own")
             } else if !is_narrow || input.draw.kind.is_whole() {
-                "a scale is for real numbers in 8 bits: give it dtype = \"i8\" or \"e4m3\", and a \
-                 draw of real numbers"
+                "a scale is for real numbers in 8 bits: give it dtype = \"i8\", \"e4m3\" or \
+                 \"e5m2\", and a draw of real numbers"
                     .to_owned()
             } else if !scale.is_some_and(fits) {
                 format!("`{name}` has to be of f32, f16 or bf16, and its role `scale`")
@@ -101,14 +101,19 @@ pub(super) fn block(value: &InputTensor, scale: &InputTensor, element: u64) -> u
     at as usize
 }
 
+/// The exponent of a number: floor(log2(|number|)); that of 0 is below all others.
+fn exponent(number: f64) -> i32 {
+    ((number.to_bits() >> 52) & 0x7ff) as i32 - 1023
+}
+
 /// A number rounded to a narrow type, to nearest even; the largest of the type for a larger one.
 pub(super) fn rounded(value: f64, dtype: ElementType) -> f64 {
-    let step = if dtype == ElementType::E4m3 {
-        // Three bits behind the leading one; below 2⁻⁶ numbers lie 2⁻⁹ apart.
-        let exponent = ((value.to_bits() >> 52) & 0x7ff) as i32 - 1023;
-        2f64.powi(exponent.max(-6) - 3)
-    } else {
-        1.0
+    // The bits behind the leading one, and the exponent below which numbers lie evenly.
+    let step = |bits: i32, least: i32| 2f64.powi(exponent(value).max(least) - bits);
+    let step = match dtype {
+        ElementType::E4m3 => step(3, -6),
+        ElementType::E5m2 => step(2, -14),
+        _ => 1.0,
     };
     let largest = dtype.largest();
     ((value / step).round_ties_even() * step).clamp(-largest, largest)
@@ -133,6 +138,17 @@ mod tests {
             (0.0166, 0.017_578_125 - 0.001_953_125),
         ] {
             assert_eq!(rounded(value, ElementType::E4m3), narrow, "{value}");
+        }
+        for (value, narrow) in [
+            (1.125, 1.0),
+            (1.375, 1.5),
+            (-18.1, -20.0),
+            (53_249.0, 57_344.0),
+            (1e6, 57_344.0),
+            (1.6 * 2f64.powi(-16), 2f64.powi(-15)),
+            (0.5 * 2f64.powi(-16), 0.0),
+        ] {
+            assert_eq!(rounded(value, ElementType::E5m2), narrow, "{value}");
         }
         for (value, narrow) in [(2.5, 2.0), (-3.5, -4.0), (126.6, 127.0), (-200.0, -127.0)] {
             assert_eq!(rounded(value, ElementType::I8), narrow, "{value}");

@@ -9,6 +9,7 @@ import cupy
 import torch
 
 from regatta_worker.callables.operators.case import OperatorWorker
+from regatta_worker.callables.operators.function import FLOATS_OF_8_BITS
 from regatta_worker.callables.operators.operands import InputTensor
 from regatta_worker.callables.operators.torch_operators import TorchOperators
 from regatta_worker.protocol.channel import Failed, Unsupported
@@ -18,7 +19,7 @@ class CupyOperators(TorchOperators):
     """Inputs, clock and checks are torch's; arrays are handed over without a copy."""
 
     def array(self, tensor: InputTensor, seed: int) -> torch.Tensor:
-        if tensor.dtype in ("bf16", "e4m3"):
+        if tensor.dtype in ("bf16", *FLOATS_OF_8_BITS):
             raise Unsupported(f"CuPy has no {tensor.dtype}, which input {tensor.name} is")
         if self.gpu is None:
             raise Failed("functions of CuPy arrays take an NVIDIA GPU, and torch finds none")

@@ -122,10 +122,11 @@ def rounded(made: np.ndarray, dtype: str) -> np.ndarray:
             return made.astype(np.int64)
         case "i8":
             made = np.rint(made).clip(-127, 127)
-        case "e4m3":
-            # Three bits behind the leading one; below 2**-6 numbers lie 2**-9 apart.
-            step = np.ldexp(1.0, np.maximum(np.frexp(made)[1] - 1, -6) - 3)
-            made = (np.rint(made / step) * step).clip(-448, 448)
+        case "e4m3" | "e5m2":
+            # The bits behind the leading one, and the exponent below which numbers lie evenly.
+            bits, least, largest = (3, -6, 448) if dtype == "e4m3" else (2, -14, 57344)
+            step = np.ldexp(1.0, np.maximum(np.frexp(made)[1] - 1, least) - bits)
+            made = (np.rint(made / step) * step).clip(-largest, largest)
         case "f16":
             made = made.astype(np.float32).astype(np.float16)
         case "bf16":

@@ -105,16 +105,22 @@ class OperatorFunction:
         return given
 
 
+FLOATS_OF_8_BITS = {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
+"""The names of types that torch and JAX have since some release, and NumPy and CuPy do not have."""
+
+NAMES = {"numpy": "NumPy", "cupy": "CuPy", "torch": "this torch", "jax": "this JAX"}
+
+
 def lacking(framework: str) -> dict[str, str]:
     """Why a framework's arrays cannot have a type of elements, by that type."""
-    if framework == "jax":
-        jax = sys.modules.get("jax")
-        wide = jax is None or jax.config.jax_enable_x64
-        return {} if wide else {"i64": "JAX has no i64 unless JAX_ENABLE_X64=1 is set"}
-    if framework == "torch" and not hasattr(sys.modules.get("torch"), "float8_e4m3fn"):
-        return {"e4m3": "this torch has no e4m3: it came with 2.1"}
-    names = {"numpy": "NumPy", "cupy": "CuPy"}
-    return {"e4m3": f"{names[framework]} has no e4m3"} if framework in names else {}
+    module = sys.modules["jax.numpy" if framework == "jax" else framework]
+    floats = FLOATS_OF_8_BITS.items()
+    lacks = {
+        name: f"{NAMES[framework]} has no {name}" for name, at in floats if not hasattr(module, at)
+    }
+    if framework == "jax" and not sys.modules["jax"].config.jax_enable_x64:
+        lacks["i64"] = "JAX has no i64 unless JAX_ENABLE_X64=1 is set"
+    return lacks
 
 
 def read_operator(where: str, function: Any, no_attention: str = "") -> OperatorFunction | None:

@@ -12,7 +12,11 @@ import numpy as np
 
 from regatta_worker.callables.load import Guarded, Target
 from regatta_worker.callables.operators.case import OperatorCase, OperatorWorker
-from regatta_worker.callables.operators.function import OperatorFunction, lacking
+from regatta_worker.callables.operators.function import (
+    FLOATS_OF_8_BITS,
+    OperatorFunction,
+    lacking,
+)
 from regatta_worker.callables.operators.operands import Gradients, InputTensor, on_host
 from regatta_worker.libraries.jax import OnJax
 from regatta_worker.protocol.channel import Failed, Message, Unsupported
@@ -21,11 +25,11 @@ DTYPES: Mapping[str, Any] = {
     "f32": jnp.float32,
     "f16": jnp.float16,
     "bf16": jnp.bfloat16,
-    "e4m3": jnp.float8_e4m3fn,
     "i8": jnp.int8,
     "i32": jnp.int32,
     "i64": jnp.int64,
     "bool": jnp.bool_,
+    **{name: getattr(jnp, at) for name, at in FLOATS_OF_8_BITS.items() if hasattr(jnp, at)},
 }
 
 

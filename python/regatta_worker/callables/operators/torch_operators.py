@@ -10,7 +10,7 @@ import torch
 
 from regatta_worker.callables.load import Guarded, Target
 from regatta_worker.callables.operators.case import OperatorCase, OperatorWorker
-from regatta_worker.callables.operators.function import OperatorFunction
+from regatta_worker.callables.operators.function import FLOATS_OF_8_BITS, OperatorFunction
 from regatta_worker.callables.operators.operands import WHOLE, Gradients, InputTensor
 from regatta_worker.clock import timing
 from regatta_worker.on_torch.library import (
@@ -28,12 +28,11 @@ DTYPES: Mapping[str, torch.dtype] = {
     "f32": torch.float32,
     "f16": torch.float16,
     "bf16": torch.bfloat16,
-    # From torch 2.1 on.
-    **({"e4m3": torch.float8_e4m3fn} if hasattr(torch, "float8_e4m3fn") else {}),
     "i8": torch.int8,
     "i32": torch.int32,
     "i64": torch.int64,
     "bool": torch.bool,
+    **{name: getattr(torch, at) for name, at in FLOATS_OF_8_BITS.items() if hasattr(torch, at)},
 }
 
 

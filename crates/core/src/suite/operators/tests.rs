@@ -132,6 +132,11 @@ fn a_scale_is_drawn_for_what_it_scales() {
     let drawn = "dtype = \"e4m3\", scale = \"s\", draw = \"uniform(-1, 2)\"";
     let scale = input(drawn, "shape = \"2, 3\"").unwrap();
     assert_eq!(scale.draw.arguments[0], 2.0 / 448.0);
+    let drawn = "dtype = \"e5m2\", scale = \"s\"";
+    assert_eq!(
+        input(drawn, rows).unwrap().draw.arguments[0],
+        4.899 / 57344.0
+    );
     let own = "shape = \"4, 1\", draw = \"constant(0.5)\"";
     let scale = input("dtype = \"i8\", scale = \"s\"", own).unwrap();
     assert_eq!(scale.draw.arguments, [0.5]);
@@ -148,7 +153,11 @@ fn a_scale_is_drawn_for_what_it_scales() {
             rows,
             "s.toml:2: operators.o.inputs.x.scale = \"t\": unknown input `t` (inputs: s, x, y)",
         ),
-        ("scale = \"s\"", rows, "give it dtype = \"i8\" or \"e4m3\""),
+        (
+            "scale = \"s\"",
+            rows,
+            "give it dtype = \"i8\", \"e4m3\" or \"e5m2\"",
+        ),
         (
             "dtype = \"i8\", draw = \"permutation\", scale = \"s\"",
             rows,
