@@ -14,6 +14,7 @@ import pytest
 import support
 from regatta_worker.callables import load
 from regatta_worker.callables.load import Target
+from regatta_worker.callables.operators import draws
 from regatta_worker.callables.operators.draws import rounded
 from regatta_worker.callables.operators.function import FLOATS_OF_8_BITS, lacking
 from regatta_worker.callables.operators.operands import InputTensor, Operands
@@ -50,6 +51,29 @@ REFERENCE = """
 def matmul(a, a_scale, b, b_scale):
     return (a * a_scale) @ (b * b_scale)
 """
+MX = {
+    "torch": """
+import torch
+def product(a: torch.Tensor, a_scale):
+    assert a_scale.dtype == torch.float8_e8m0fnu
+    return a.float() * a_scale.float().repeat_interleave(32, -1), a_scale.clone()
+def ignores(a: torch.Tensor, a_scale):
+    return a.float() * a_scale.float().mean(), a_scale.clone()
+""",
+    "jax": """
+import jax
+import jax.numpy as jnp
+def product(a: jax.Array, a_scale):
+    assert a_scale.dtype == jnp.float8_e8m0fnu
+    return a.astype("f4") * jnp.repeat(a_scale.astype("f4"), 32, -1), a_scale
+def ignores(a: jax.Array, a_scale):
+    return a.astype("f4") * a_scale.astype("f4").mean(), a_scale
+""",
+    "reference": """
+def product(a, a_scale):
+    return a * a_scale.repeat(32, -1), a_scale
+""",
+}
 LARGEST = {"i8": 127.0, "e4m3": 448.0, "e5m2": 57344.0}
 
 
@@ -115,6 +139,81 @@ def test_a_kernel_that_ignores_the_scales_is_wrong(
             seed = worker.measure(plan)["checked"]["seed"]
             error = exact.compare(request | {"seed": seed})["errors"]["out"]["relative_l2"]
             assert error < 2e-6 if variant == "matmul" else error > 0.1
+    worker.release()
+
+
+def microscaled(name: str, shape: list[int], dtype: str, blocks: list[int]) -> list[dict[str, Any]]:
+    (value, scale) = quantised(name, shape, dtype, blocks)
+    scale = {**scale, "dtype": "e8m0", "draw": {"kind": "shared-exponent", "arguments": []}}
+    scale["scales"] = {key: value[key] for key in value if key != "scale"}
+    return [value | {"scale": scale}, scale]
+
+
+def as_specified(v: np.ndarray, dtype: str, emax: int) -> tuple[np.ndarray, np.ndarray]:
+    """Values and scales of blocks, an algorithm of OCP Microscaling Formats v1.0, section 6.3,
+    by ml_dtypes."""
+    import ml_dtypes
+
+    kind, largest = getattr(ml_dtypes, FLOATS_OF_8_BITS[dtype]), LARGEST[dtype]
+    shared = np.floor(np.log2(np.abs(v).max(axis=-1, keepdims=True))) - emax
+    x = (2.0**shared).astype(ml_dtypes.float8_e8m0fnu)
+    p = (v / x.astype(np.float64)).clip(-largest, largest).astype(np.float32)
+    return p.astype(kind).astype(np.float32), x.astype(np.float32)
+
+
+@pytest.mark.parametrize(("dtype", "emax", "error"), [("e4m3", 8, 0.05), ("e5m2", 15, 0.09)])
+def test_a_block_of_32_has_the_exponent_that_the_specification_gives_it(
+    dtype: str, emax: int, error: float
+) -> None:
+    pytest.importorskip("ml_dtypes")
+    value, scale = (
+        InputTensor.from_wire(one) for one in microscaled("x", [64, 128], dtype, [64, 4])
+    )
+    plain = draws.values(InputTensor("x", (64, 128), "f32", "normal", (1.0,), "data"), 3)
+    wanted, by = as_specified(plain.reshape(64, 4, 32), dtype, emax)
+    drawn, scales = value.drawn(3), scale.drawn(3)
+    assert np.array_equal(scales, by[..., 0]) and len(np.unique(scales)) > 1
+    assert np.array_equal(drawn, wanted.reshape(64, 128))
+    apart = np.linalg.norm(drawn * np.repeat(scales, 32, axis=-1) - plain) / np.linalg.norm(plain)
+    assert 0.001 < apart < error
+
+
+def test_a_block_of_zeros_has_the_least_exponent() -> None:
+    zeros = np.zeros((2, 64))
+    zeros[0, 0], zeros[0, 32] = 1e-300, 3.0
+    found = draws.shared_exponents(zeros, "e4m3", (2, 2))
+    assert found.tolist() == [[2.0**-127, 2.0**-7], [2.0**-127, 2.0**-127]]
+
+
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_a_framework_is_given_scales_of_e8m0_and_may_return_them(
+    tmp_path: Path, framework: str
+) -> None:
+    if not support.installed(framework):
+        pytest.skip(f"{framework} is not installed")
+    code, formula = (tmp_path / f"quantised_{next(NUMBERS)}.py" for _ in range(2))
+    code.write_text(MX[framework])
+    formula.write_text(MX["reference"])
+    worker = load.open_worker(Target("mine", str(code)))
+    exact = open_reference(str(formula), "product")
+    plan = {"warmup": 1, "samples": 6, "min_samples": 4, "budget_ms": 1000, "cache": "hot"}
+    for dtype in ("e4m3", "e5m2"):
+        outputs = [
+            {"name": "out", "shape": [32, 128], "dtype": "f32"},
+            {"name": "scales", "shape": [32, 4], "dtype": "e8m0"},
+        ]
+        operands = {"inputs": microscaled("a", [32, 128], dtype, [32, 4]), "outputs": outputs}
+        request = {"operands": operands, "seed": 1, "results": str(tmp_path)}
+        moved = exact.compare(request | {"results": None})["errors"]
+        assert moved["a_scale out"]["relative_l2"] > 0.1
+        for variant in ("product", "ignores"):
+            case = request | {"variant": variant, "problem": {"dtype": "f32"}, "input_sets": 3}
+            worker.prepare(case)
+            seed = worker.measure(plan)["checked"]["seed"]
+            errors = exact.compare(request | {"seed": seed})["errors"]
+            assert errors["scales"]["relative_l2"] == 0.0
+            error = errors["out"]["relative_l2"]
+            assert error < 2e-6 if variant == "product" else error > 0.1
     worker.release()
 
 

@@ -81,7 +81,8 @@ pub struct InputTable {
     /// `data`, `state` (restored before each call), `index` or `scale`.
     pub role: Option<Role>,
     /// The input that multiplies its values of i8, e4m3 or e5m2, each number a row or a block of
-    /// them: their products are as drawn. The scale itself needs no draw.
+    /// them: their products are as drawn. The scale itself needs no draw; of dtype e8m0 it has powers of two
+    /// that follow from its blocks, as in OCP Microscaling Formats (MX) v1.0, where these are 32.
     pub scale: Option<String>,
 }
 
@@ -206,7 +207,7 @@ fn declared(
         }
         let is_scale = scales.contains(&name);
         let draw: Draw<Expression> = match &table.draw {
-            None if is_scale => Draw::open(),
+            None if is_scale && table.dtype != Some(ElementType::E8m0) => Draw::open(),
             None => Draw::usual(table.dtype),
             Some(text) => text
                 .parse()

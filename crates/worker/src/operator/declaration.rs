@@ -277,6 +277,7 @@ impl Operator {
                 draw,
                 role: input.role,
                 scale: None,
+                scales: None,
             });
         }
         for (key, formula) in self.amounts() {

@@ -55,6 +55,10 @@ words! {
         Integers = "integers",
         /// `bernoulli(probability = 0.5)`: 1 as often as that, else 0: a mask.
         Bernoulli = "bernoulli",
+        /// `shared-exponent`: powers of two for blocks of the input that a scale of e8m0 scales,
+        /// 2^(floor(log2(largest)) - emax) by the block's largest absolute value as drawn and the
+        /// exponent of its type's largest number, 8 of e4m3, 15 of e5m2 and 6 of i8; from 2⁻¹²⁷ on.
+        SharedExponent = "shared-exponent",
     }
 }
 
@@ -66,7 +70,7 @@ impl DrawKind {
                 (0, 1)
             }
             DrawKind::Uniform | DrawKind::LogDecay => (0, 2),
-            DrawKind::L2Normalised => (0, 0),
+            DrawKind::L2Normalised | DrawKind::SharedExponent => (0, 0),
             DrawKind::Constant => (1, 1),
             DrawKind::Lengths | DrawKind::Integers => (2, 2),
         }
@@ -76,6 +80,7 @@ impl DrawKind {
     pub fn usual_type(self) -> Option<ElementType> {
         match self {
             DrawKind::Bernoulli => Some(ElementType::Bool),
+            DrawKind::SharedExponent => Some(ElementType::E8m0),
             _ => self.is_whole().then_some(ElementType::I32),
         }
     }
@@ -100,10 +105,10 @@ impl Draw<Expression> {
 
     /// The draw of an input of this type that names none.
     pub fn usual(dtype: Option<ElementType>) -> Draw<Expression> {
-        let kind = if dtype == Some(ElementType::Bool) {
-            DrawKind::Bernoulli
-        } else {
-            DrawKind::Normal
+        let kind = match dtype {
+            Some(ElementType::Bool) => DrawKind::Bernoulli,
+            Some(ElementType::E8m0) => DrawKind::SharedExponent,
+            _ => DrawKind::Normal,
         };
         Draw {
             kind,
@@ -186,6 +191,7 @@ impl Draw<f64> {
             DrawKind::Permutation => &[elements as f64],
             DrawKind::Bernoulli => &[0.5],
             DrawKind::L2Normalised
+            | DrawKind::SharedExponent
             | DrawKind::Constant
             | DrawKind::Lengths
             | DrawKind::Integers => &[],
@@ -211,6 +217,12 @@ impl Draw<f64> {
             };
             return Err(ParseError::new(format!(
                 "`{self}` does not draw {dtype}: {fix}"
+            )));
+        }
+        if (self.kind == DrawKind::SharedExponent) != (dtype == ElementType::E8m0) {
+            return Err(ParseError::new(format!(
+                "`{self}` does not draw {dtype}: `shared-exponent` draws e8m0, and nothing else does: \
+                 leave the draw out"
             )));
         }
         if dtype == ElementType::Bool && !self.arguments.iter().all(|one| (0.0..=1.0).contains(one))
@@ -314,14 +326,14 @@ fn permutation(stream: u64, of: u64) -> Vec<u64> {
     order
 }
 
-/// All elements of an input in the set of a seed, rounded to its type.
-pub fn values(input: &InputTensor, seed: u64) -> Vec<f64> {
+/// All elements of an input in the set of a seed, neither scaled nor rounded.
+fn unscaled(input: &InputTensor, seed: u64) -> Vec<f64> {
     let stream = stream(seed, &input.name);
     let elements: u64 = input.shape.iter().product();
     let arguments = &input.draw.arguments;
     let each = |make: &dyn Fn(u64) -> f64| (0..elements).map(make).collect::<Vec<f64>>();
     let argument = |place: usize| arguments.get(place).copied().unwrap_or_default();
-    let values = match input.draw.kind {
+    match input.draw.kind {
         DrawKind::Normal => each(&|i| argument(0) * normal(stream, i)),
         DrawKind::Uniform => {
             let span = argument(1) - argument(0);
@@ -364,7 +376,14 @@ pub fn values(input: &InputTensor, seed: u64) -> Vec<f64> {
             each(&|i| argument(0) + (span * unit(stream, i)).floor())
         }
         DrawKind::Bernoulli => each(&|i| f64::from(unit(stream, i) < argument(0))),
-    };
+        DrawKind::SharedExponent => input.scales.as_deref().map_or_else(Vec::new, |value| {
+            quantised::shared_exponents(value, input, &unscaled(value, seed))
+        }),
+    }
+}
+
+/// All elements of an input in the set of a seed, rounded to its type.
+pub fn values(input: &InputTensor, seed: u64) -> Vec<f64> {
     let scale = input.scale.as_deref();
     let scales = scale.map(|scale| (scale, self::values(scale, seed)));
     let divided = |(value, element): (f64, u64)| match &scales {
@@ -378,9 +397,9 @@ pub fn values(input: &InputTensor, seed: u64) -> Vec<f64> {
         ElementType::E4m3 | ElementType::E5m2 | ElementType::I8 => {
             quantised::rounded(value, input.dtype)
         }
-        ElementType::I32 | ElementType::I64 | ElementType::Bool => value,
+        ElementType::E8m0 | ElementType::I32 | ElementType::I64 | ElementType::Bool => value,
     };
-    let values = values.into_iter().zip(0..).map(divided);
+    let values = unscaled(input, seed).into_iter().zip(0..).map(divided);
     values.map(rounded).collect()
 }
 
@@ -404,6 +423,24 @@ mod tests {
             draw: draw.completed(shape.iter().product(), dtype).unwrap(),
             role: super::super::Role::Data,
             scale: None,
+            scales: None,
+        }
+    }
+
+    /// Values of 8 bits by the shared exponents of blocks.
+    fn microscaled_input(draw: &str, dtype: ElementType, blocks: &[u64]) -> InputTensor {
+        let value = InputTensor {
+            dtype,
+            ..input(draw, &[2, 8], ElementType::F32)
+        };
+        let scale = InputTensor {
+            name: "x_scale".to_owned(),
+            scales: Some(Box::new(value.clone())),
+            ..input("shared-exponent", blocks, ElementType::E8m0)
+        };
+        InputTensor {
+            scale: Some(Box::new(scale)),
+            ..value
         }
     }
 
@@ -451,10 +488,23 @@ mod tests {
             quantised_input("uniform(-2, 3)", &[4, 6], ElementType::E4m3, &[2, 3]),
             quantised_input("normal(0.01)", &[4, 6], ElementType::E5m2, &[2, 3]),
         ];
-        let rows = examples.iter().flat_map(|input| {
-            [0u64, 42]
-                .map(|seed| json!({ "input": input, "seed": seed, "values": values(input, seed) }))
-        });
+        let microscaled = [
+            microscaled_input("normal", ElementType::E4m3, &[2, 2]),
+            microscaled_input("normal(1e-39)", ElementType::E4m3, &[1, 2]),
+            microscaled_input("normal(1e4)", ElementType::E5m2, &[2, 2]),
+            microscaled_input("constant(0)", ElementType::E5m2, &[2, 1]),
+            microscaled_input("uniform", ElementType::I8, &[2, 2]),
+        ];
+        let scales = microscaled.iter().filter_map(|one| one.scale.as_deref());
+        let rows = examples
+            .iter()
+            .chain(scales)
+            .chain(&microscaled)
+            .flat_map(|input| {
+                [0u64, 42].map(
+                    |seed| json!({ "input": input, "seed": seed, "values": values(input, seed) }),
+                )
+            });
         Value::Array(rows.collect())
     }
 

@@ -165,6 +165,7 @@ impl Operator {
                 },
                 role: Role::Data,
                 scale: None,
+                scales: None,
             });
         }
         if direction == Direction::Backward {
@@ -192,6 +193,7 @@ mod tests {
             },
             role: Role::Data,
             scale: None,
+            scales: None,
         };
         let names = |names: &[&str]| {
             names

@@ -43,6 +43,9 @@ pub struct InputTensor {
     /// The factor of its values, which is an input of the call too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale: Option<Box<InputTensor>>,
+    /// The input that it scales, where its numbers are `shared-exponent`s of that one's blocks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scales: Option<Box<InputTensor>>,
 }
 
 /// An output with its shape and limit.
@@ -110,6 +113,8 @@ words! {
         E4m3 = "e4m3",
         /// Floats of 8 bits, five of exponent and two of mantissa; those of inputs are finite.
         E5m2 = "e5m2",
+        /// Powers of two of 8 bits, from 2⁻¹²⁷ to 2¹²⁷: scales.
+        E8m0 = "e8m0",
         /// Whole numbers of 8 bits, from -127.
         I8 = "i8",
         /// Whole numbers of 32 bits.
@@ -125,7 +130,11 @@ impl ElementType {
     /// Bytes of an element.
     pub fn bytes(self) -> usize {
         match self {
-            ElementType::E4m3 | ElementType::E5m2 | ElementType::I8 | ElementType::Bool => 1,
+            ElementType::E4m3
+            | ElementType::E5m2
+            | ElementType::E8m0
+            | ElementType::I8
+            | ElementType::Bool => 1,
             ElementType::F16 | ElementType::Bf16 => 2,
             ElementType::F32 | ElementType::I32 => 4,
             ElementType::I64 => 8,
@@ -174,6 +183,7 @@ impl ElementType {
             ElementType::F16 => 65504.0,
             ElementType::E4m3 => 448.0,
             ElementType::E5m2 => 57344.0,
+            ElementType::E8m0 => 1.702e38,
             ElementType::I8 => 127.0,
             ElementType::I32 => f64::from(i32::MAX),
             ElementType::I64 => 9e15,

@@ -1,7 +1,8 @@
 //! Quantised inputs: whole numbers or narrow floats that a scale, an input too, multiplies.
 //!
 //! `value × scale` is what the value's draw gives, to the precision of its type. An extent of the
-//! scale is that of the value or a part of it: one number scales a block.
+//! scale is that of the value or a part of it: one number scales a block. A scale of e8m0 follows from
+//! the values, as in OCP Microscaling Formats (MX) v1.0, whose blocks are 32 along the last axis.
 
 use super::draw::{Draw, DrawKind};
 use super::operands::{ElementType, InputTensor, Operands, Role};
@@ -14,13 +15,21 @@ const SPREAD: f64 = 4.0;
 impl Operator {
     /// The key of a scale that no input can have, and why.
     pub fn objection_to_scale(&self) -> Option<(String, String)> {
+        let scales = || self.inputs.values().filter_map(|one| one.scale.as_ref());
+        let is_alone = |(name, input): &(&String, &Input)| {
+            input.dtype == Some(ElementType::E8m0) && !scales().any(|scale| scale == *name)
+        };
+        if let Some((name, _)) = self.inputs.iter().find(is_alone) {
+            let why = format!("e8m0 is of scales: name the input in another's scale = \"{name}\"");
+            return Some((format!("inputs.{name}.dtype"), why));
+        }
         let mut names: Vec<&String> = Vec::new();
         for (of, input) in &self.inputs {
             let Some(name) = &input.scale else { continue };
             let scale = self.inputs.get(name);
             let fits = |scale: &Input| {
-                let is_real = scale.dtype.is_none_or(|dtype| dtype.real().is_some());
-                scale.role == Role::Scale && is_real
+                let fits = |one: ElementType| one.real().is_some() || one == ElementType::E8m0;
+                scale.role == Role::Scale && scale.dtype.is_none_or(fits)
             };
             let is_narrow = input.dtype.is_some_and(ElementType::is_narrow);
             let why = if scale.is_none() {
@@ -33,7 +42,7 @@ impl Operator {
                  \"e5m2\", and a draw of real numbers"
                     .to_owned()
             } else if !scale.is_some_and(fits) {
-                format!("`{name}` has to be of f32, f16 or bf16, and its role `scale`")
+                format!("`{name}` has to be of f32, f16, bf16 or e8m0, and its role `scale`")
             } else {
                 names.push(name);
                 continue;
@@ -64,6 +73,12 @@ impl Operator {
                      as long or a part of it, such as 1",
                     by.shape, value.shape
                 ));
+            }
+            if by.dtype == ElementType::E8m0 {
+                by.scales = Some(Box::new(value.clone()));
+                operands.inputs[of] = by.clone();
+                operands.inputs[at].scale = Some(Box::new(by));
+                continue;
             }
             let (reach, dtype) = (value.draw.reach(), value.dtype);
             let least = reach / dtype.largest();
@@ -99,6 +114,28 @@ pub(super) fn block(value: &InputTensor, scale: &InputTensor, element: u64) -> u
         stride *= blocks;
     }
     at as usize
+}
+
+/// The numbers of a scale of e8m0: for each block, 2^(floor(log2(largest)) - emax), where `largest` is
+/// that of the block's absolute values as drawn, and `emax` the exponent of the largest number of
+/// the type that is scaled, 8 of e4m3 and 15 of e5m2 (OCP Microscaling Formats v1.0, section 6.3).
+/// A block of zeros has 2⁻¹²⁷, the least there can be.
+pub(super) fn shared_exponents(
+    value: &InputTensor,
+    scale: &InputTensor,
+    drawn: &[f64],
+) -> Vec<f64> {
+    let blocks = scale.shape.iter().product::<u64>();
+    let mut largest = vec![0.0f64; blocks as usize];
+    for (number, element) in drawn.iter().zip(0..) {
+        let of_block = &mut largest[block(value, scale, element)];
+        *of_block = of_block.max(number.abs());
+    }
+    let shared = |largest: f64| exponent(largest) - exponent(value.dtype.largest());
+    let largest = largest.into_iter();
+    largest
+        .map(|largest| 2f64.powi(shared(largest).clamp(-127, 127)))
+        .collect()
 }
 
 /// The exponent of a number: floor(log2(|number|)); that of 0 is below all others.

@@ -62,6 +62,9 @@ def values(tensor: Any, seed: int) -> np.ndarray:
 
     `tensor` is an `InputTensor`.
     """
+    if tensor.scales is not None:
+        scaled = tensor.scales
+        return shared_exponents(values(scaled, seed), scaled.dtype, tensor.shape)
     start, count = stream(seed, tensor.name), math.prod(tensor.shape)
     kind, given = tensor.kind, tensor.arguments
     with np.errstate(over="ignore"):
@@ -83,11 +86,28 @@ def values(tensor: Any, seed: int) -> np.ndarray:
     if kind == "l2-normalised":
         made /= np.sqrt((made * made).sum(axis=-1, keepdims=True))
     if tensor.scale is not None:
-        by = rounded(values(tensor.scale, seed), tensor.scale.dtype)
+        if tensor.scale.scales is None:
+            by = rounded(values(tensor.scale, seed), tensor.scale.dtype)
+        else:
+            by = shared_exponents(made, tensor.dtype, tensor.scale.shape)
         for axis, extent in enumerate(tensor.shape):
             by = np.repeat(by, extent // by.shape[axis], axis=axis)
         made /= by
     return made
+
+
+def shared_exponents(made: np.ndarray, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Powers of two for blocks of values of a type of 8 bits, in the shape of a scale of e8m0:
+    2**(floor(log2(largest)) - emax) by the largest absolute value of a block and the exponent of
+    the type's largest number (OCP Microscaling Formats v1.0, section 6.3); from 2**-127 on."""
+    extents = zip(made.shape, shape, strict=True)
+    blocked = np.abs(made).reshape(
+        [n for all_, blocks in extents for n in (blocks, all_ // blocks)]
+    )
+    largest = blocked.max(axis=tuple(range(1, 2 * len(shape), 2)))
+    exponents = np.frexp(largest)[1] - 1 - {"e4m3": 8, "e5m2": 15, "i8": 6}[dtype]
+    powers: np.ndarray = np.ldexp(1.0, np.where(largest > 0, exponents, -127).clip(-127, 127))
+    return powers
 
 
 def each(kind: str, given: tuple[float, ...], start: int, index: np.ndarray) -> np.ndarray:

@@ -105,7 +105,11 @@ class OperatorFunction:
         return given
 
 
-FLOATS_OF_8_BITS = {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
+FLOATS_OF_8_BITS = {
+    "e4m3": "float8_e4m3fn",
+    "e5m2": "float8_e5m2",
+    "e8m0": "float8_e8m0fnu",
+}
 """The names of types that torch and JAX have since some release, and NumPy and CuPy do not have."""
 
 NAMES = {"numpy": "NumPy", "cupy": "CuPy", "torch": "this torch", "jax": "this JAX"}

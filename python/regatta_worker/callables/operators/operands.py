@@ -31,10 +31,12 @@ class InputTensor:
     role: str
     scale: InputTensor | None = None
     """The input that multiplies its values: each of its numbers, a block of them."""
+    scales: InputTensor | None = None
+    """The input that it scales, where it has the shared exponents of that one's blocks."""
 
     @staticmethod
     def from_wire(wire: Mapping[str, Any]) -> InputTensor:
-        scale = wire.get("scale")
+        scale, scales = wire.get("scale"), wire.get("scales")
         return InputTensor(
             wire["name"],
             tuple(wire["shape"]),
@@ -43,6 +45,7 @@ class InputTensor:
             tuple(wire["draw"].get("arguments", ())),
             wire.get("role", "data"),
             scale and InputTensor.from_wire(scale),
+            scales and InputTensor.from_wire(scales),
         )
 
     def drawn(self, seed: int) -> np.ndarray:

@@ -140,6 +140,11 @@ fn a_scale_is_drawn_for_what_it_scales() {
     let own = "shape = \"4, 1\", draw = \"constant(0.5)\"";
     let scale = input("dtype = \"i8\", scale = \"s\"", own).unwrap();
     assert_eq!(scale.draw.arguments, [0.5]);
+    let mx = "shape = \"4, 3\", dtype = \"e8m0\"";
+    let scale = input("dtype = \"e4m3\", scale = \"s\"", mx).unwrap();
+    assert_eq!(scale.draw.to_string(), "shared-exponent");
+    let value = scale.scales.unwrap();
+    assert_eq!((&value.name[..], &value.shape[..]), ("x", &[4, 6][..]));
     let quantised = "dtype = \"i8\", scale = \"s\"";
     for (x, scale, words) in [
         (
@@ -166,8 +171,26 @@ fn a_scale_is_drawn_for_what_it_scales() {
         (
             quantised,
             "shape = \"4, 1\", role = \"data\"",
-            "`s` has to be of f32, f16 or bf16, and its role `scale`",
+            "`s` has to be of f32, f16, bf16 or e8m0, and its role `scale`",
         ),
+        (
+            "dtype = \"i8\", draw = \"integers(0, 9)\"",
+            mx,
+            "s.toml:3: operators.o.inputs.s.dtype = \"e8m0\": e8m0 is of scales: name the input in \
+             another's scale = \"s\"",
+        ),
+        (
+            quantised,
+            "shape = \"4, 3\", dtype = \"e8m0\", draw = \"constant(1)\"",
+            "inputs.s.draw: `constant(1)` does not draw e8m0: `shared-exponent` draws e8m0, and \
+             nothing else does: leave the draw out",
+        ),
+        (
+            quantised,
+            "shape = \"4, 1\", draw = \"shared-exponent\", dtype = \"f32\"",
+            "`shared-exponent` does not draw f32",
+        ),
+        ("dtype = \"e8m0\", scale = \"s\"", rows, "e8m0 is of scales"),
         (
             quantised,
             "shape = \"4, 4\"",
