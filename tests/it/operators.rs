@@ -325,6 +325,45 @@ fn a_kernel_that_ignores_the_scales_of_its_inputs_is_wrong() {
     says(&place, &run, 2, words);
 }
 
+/// A product with a bias that a case may go without.
+const LINEAR: &str = "workers.mine = \"mine.py\"\nsweep = [{ operator = \"linear\", \
+     variants = \"mine/linear\", bias = [true, false] }]\n[operators.linear]\ndtypes = \"f32\"\n\
+     inputs.x = \"16, 8\"\ninputs.bias = { shape = \"8\", optional = true }\n\
+     outputs.out = \"16, 8\"\nreference = \"exact.py:linear\"\n";
+
+#[test]
+fn an_optional_input_is_left_out_of_some_cases() {
+    if std::env::var_os("REGATTA_TEST_PYTHON").is_none() {
+        return;
+    }
+    let linear = "def linear(x, bias):\n    return 2 * x if bias is None else 2 * x + bias\n";
+    let place = Place::new();
+    place.write("mine.py", linear);
+    place.write("exact.py", &linear.replace("bias):", "bias=None):"));
+    place.write("mine.toml", &format!("{LINEAR}{SHORT}"));
+    let (check, run) = (["worker", "check", "./mine.toml"], ["run", "./mine.toml"]);
+    let (code, text) = ran(&place, &check);
+    assert_eq!(code, 0, "{text}");
+    for line in [
+        "linear,bias=true,dtype=f32: bias drawn again moves the results",
+        "linear,bias=true,dtype=f32: x drawn again moves the results",
+        "linear,bias=false,dtype=f32: x drawn again moves the results",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    assert!(!text.contains("bias=false,dtype=f32: bias"), "{text}");
+    says(&place, &run, 0, "2 measured");
+    // The case without a bias is right.
+    place.edit("mine.py", "2 * x + bias", "2 * x");
+    says(&place, &run, 1, "1 error");
+    place.edit("exact.py", ", bias=None", "");
+    let words = "exact.py:linear\" cannot be called: it takes x, and no `bias`";
+    says(&place, &run, 2, words);
+    place.edit("mine.py", ", bias", "");
+    let words = "mine/linear cannot be called for operator `linear`: it takes x, and no `bias`";
+    says(&place, &run, 2, words);
+}
+
 /// The places of the largest numbers that a mask leaves, without a reference.
 const PLACES: &str = "workers.mine = \"mine.py\"\nsweep = [{ operator = \"places\", \
      variants = \"mine/places\" }]\n[operators.places]\ndtypes = \"f32\"\naxes.k = 4\n\

@@ -351,14 +351,16 @@ fn references(
         let arguments = worker.hello().variants.iter();
         let mut arguments = arguments.filter_map(|variant| variant.arguments.as_ref());
         let why = arguments.find_map(|arguments| {
-            let problem = problems().find(|problem| problem.operator == name)?;
-            let mut operands = operator.operands(problem).ok()?;
-            // Gradients are those of a function of their own.
-            if let Some(gradients) = operands.gradients.take() {
-                let is_given = |name: &String| gradients.given.contains(name);
-                operands.inputs.retain(|input| !is_given(&input.name));
-            }
-            arguments.objection(&operands)
+            let mut problems = problems().filter(|problem| problem.operator == name);
+            problems.find_map(|problem| {
+                let mut operands = operator.operands(problem).ok()?;
+                // Gradients are those of a function of their own.
+                if let Some(gradients) = operands.gradients.take() {
+                    let is_given = |name: &String| gradients.given.contains(name);
+                    operands.inputs.retain(|input| !is_given(&input.name));
+                }
+                arguments.objection(&operands)
+            })
         });
         if let Some(why) = why {
             return Err(SetupError(format!(

@@ -26,7 +26,8 @@ const DIFFERENCES: &str = "=";
 /// A gradient in float64 lies within so much of them, as a part of its size.
 const DIFFERENCES_LIMIT: f64 = 1e-4;
 
-/// Checks the reference of each declared operator of a suite, on its smallest case of each dtype.
+/// Checks the reference of each declared operator of a suite, on its smallest case of each dtype,
+/// with and without each optional input.
 ///
 /// # Errors
 /// A reference that cannot be started, or a suite without any.
@@ -46,7 +47,7 @@ pub fn check(suite: &Suite, logs: PathBuf) -> Result<Vec<Check>, SetupError> {
     let limit = Duration::from_secs(suite.settings.timeout_s.into());
     let mut processes = Processes::find(names.iter(), suite, None, logs)?.introducing(Some(limit));
     let mut checks = Vec::new();
-    for ((name, _, has_backward), (operator, problem)) in smallest {
+    for ((name, _, _, has_backward), (operator, problem)) in smallest {
         // With the outputs: an input that is added moves no gradient.
         let mut problem = problem.clone();
         if has_backward {
@@ -74,8 +75,11 @@ pub fn check(suite: &Suite, logs: PathBuf) -> Result<Vec<Check>, SetupError> {
     Ok(checks)
 }
 
-/// The smallest case of each operator with a reference, by dtype and whether it has gradients.
-fn smallest(suite: &Suite) -> BTreeMap<(&String, Dtype, bool), (&Operator, &DeclaredProblem)> {
+/// An operator's name, a dtype, the inputs that are left out, and whether there are gradients.
+type Group<'s> = (&'s String, Dtype, Vec<String>, bool);
+
+/// The smallest case of each operator with a reference.
+fn smallest(suite: &Suite) -> BTreeMap<Group<'_>, (&Operator, &DeclaredProblem)> {
     let mut smallest: BTreeMap<_, (&Operator, &DeclaredProblem)> = BTreeMap::new();
     for problem in suite
         .cases
@@ -90,7 +94,12 @@ fn smallest(suite: &Suite) -> BTreeMap<(&String, Dtype, bool), (&Operator, &Decl
         }
         let has_backward = operator.direction(problem).has_backward();
         let kept = smallest
-            .entry((name, problem.dtype, has_backward))
+            .entry((
+                name,
+                problem.dtype,
+                operator.left_out(problem),
+                has_backward,
+            ))
             .or_insert((operator, problem));
         if operator.memory_bytes(problem) < operator.memory_bytes(kept.1) {
             *kept = (operator, problem);

@@ -597,7 +597,7 @@ impl Arguments {
         if let Some(lacking) = self
             .required
             .iter()
-            .find(|name| !given.contains(&name.as_str()))
+            .find(|name| !given.contains(&name.as_str()) && !operands.left_out.contains(name))
         {
             return Some(format!(
                 "it takes an argument `{lacking}`, and the operator's inputs and scalars are {listed}: \

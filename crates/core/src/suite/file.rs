@@ -173,7 +173,7 @@ pub type Facets = BTreeMap<String, OneOrMore<Scalar>>;
 #[serde(transparent)]
 pub struct Axes(pub Facets);
 
-/// A whole number, or a word. One of another type is refused where it is known what is wanted in
+/// A whole number, a word, or true or false, which are words. One of another type is refused where it is known what is wanted in
 /// its place.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(transparent)]
@@ -183,11 +183,12 @@ impl Scalar {
     /// The text of the scalar.
     ///
     /// # Errors
-    /// That it is neither a number nor a string.
+    /// That it is something else.
     pub fn text(&self) -> Result<String, String> {
         match &self.0 {
             toml::Value::Integer(number) => Ok(number.to_string()),
             toml::Value::String(word) => Ok(word.clone()),
+            toml::Value::Boolean(value) => Ok(value.to_string()),
             other => Err(format!(
                 "expected a number or a string, found {}",
                 other.type_str()
@@ -345,8 +346,8 @@ mod schemas {
 
         fn json_schema(_: &mut SchemaGenerator) -> Schema {
             json_schema!({
-                "description": "A whole number, or a word.",
-                "type": ["integer", "string"]
+                "description": "A whole number, a word, or true or false.",
+                "type": ["integer", "string", "boolean"]
             })
         }
     }

@@ -84,6 +84,10 @@ pub struct InputTable {
     /// them: their products are as drawn. The scale itself needs no draw; of dtype e8m0 it has powers of two
     /// that follow from its blocks, as in OCP Microscaling Formats (MX) v1.0, where these are 32.
     pub scale: Option<String>,
+    /// True where a case may leave it out, by the axis of its name: `bias = [true, false]` in a sweep,
+    /// which is true by default. Its argument is then `None`, or not given where it has a default.
+    #[serde(default)]
+    pub optional: bool,
 }
 
 /// An output.
@@ -200,6 +204,7 @@ fn declared(
                 draw: None,
                 role: None,
                 scale: None,
+                optional: false,
             },
         };
         if !is_identifier(&name) {
@@ -225,7 +230,16 @@ fn declared(
             draw,
             role: table.role.unwrap_or(role),
             scale: table.scale,
+            optional: table.optional,
         };
+        if input.optional {
+            let at = format!("{at}.optional");
+            axis_name(&name).map_err(|why| error(&at, why.to_string()))?;
+            if axes.insert(name.clone(), AxisKind::optional()).is_some() {
+                let why = "it is an axis of its name, and another has this name: rename one";
+                return Err(error(&at, why.to_owned()));
+            }
+        }
         inputs.insert(name, input);
     }
     for name in table.scalars.keys() {
@@ -308,9 +322,10 @@ fn declared(
         },
     };
     check_formulas(document, at, &operator)?;
-    let scale = operator.objection_to_scale();
+    let objection = operator.objection_to_scale();
+    let objection = objection.or_else(|| operator.objection_to_optional());
     let gradients = || Some(("gradients".to_owned(), operator.objection_to_gradients()?));
-    if let Some((name, why)) = scale.or_else(gradients) {
+    if let Some((name, why)) = objection.or_else(gradients) {
         return Err(error(&name, why));
     }
     Ok(operator)

@@ -75,6 +75,9 @@ pub struct Input {
     /// The input that its values are multiplied by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale: Option<String>,
+    /// True where a problem may leave it out, by the axis of its name.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub optional: bool,
 }
 
 impl fmt::Display for Input {
@@ -250,8 +253,14 @@ impl Operator {
                 return Err((key(), why));
             }
         }
-        let mut operands = Operands::default();
+        let mut operands = Operands {
+            left_out: self.left_out(problem),
+            ..Operands::default()
+        };
         for (name, input) in &self.inputs {
+            if operands.left_out.contains(name) {
+                continue;
+            }
             let shape = shape(&input.shape, &figures)
                 .map_err(|(place, why)| (format!("inputs.{name}.shape[{place}]"), why))?;
             let dtype = input.dtype.unwrap_or_else(|| problem.dtype.into());
@@ -306,7 +315,8 @@ impl Operator {
                 in_place: output.in_place.clone(),
             });
         }
-        self.differentiate(problem, &mut operands);
+        self.differentiate(problem, &mut operands)
+            .map_err(|why| ("gradients".to_owned(), why))?;
         Ok(operands)
     }
 

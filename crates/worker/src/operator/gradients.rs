@@ -124,18 +124,31 @@ impl Operator {
             })
     }
 
-    /// Adds the gradients that a problem asks for to the operands of its forward call.
-    pub(super) fn differentiate(&self, problem: &DeclaredProblem, operands: &mut Operands) {
+    /// Adds the gradients that a problem asks for to the operands of its forward call: of the inputs
+    /// that it is given.
+    pub(super) fn differentiate(
+        &self,
+        problem: &DeclaredProblem,
+        operands: &mut Operands,
+    ) -> Result<(), String> {
         let direction = self.direction(problem);
         if !direction.has_backward() {
-            return;
+            return Ok(());
         }
         let mut gradients = Gradients {
             direction,
             by: self.gradients.clone(),
             given: Vec::new(),
         };
-        let by = self.gradients.iter();
+        gradients
+            .by
+            .retain(|name| !operands.left_out.contains(name));
+        if gradients.by.is_empty() {
+            return Err(format!(
+                "{problem} leaves out each input that it is differentiated by"
+            ));
+        }
+        let by = gradients.by.iter();
         let by = by.filter_map(|name| operands.inputs.iter().find(|one| one.name == *name));
         // Outputs whose tolerance is wide have gradients of which no more is known.
         let outputs = operands.outputs.iter();
@@ -173,6 +186,7 @@ impl Operator {
         }
         operands.outputs.extend(results);
         operands.gradients = Some(gradients);
+        Ok(())
     }
 }
 
@@ -229,6 +243,20 @@ mod tests {
         );
         let why = objection(&["x", "dout"], false, true);
         assert!(why.contains("takes x, dout, and no `dstate`"), "{why}");
+        let left_out = Operands {
+            left_out: names(&["bias"]),
+            ..operands.clone()
+        };
+        let takes = |names: Vec<String>| Arguments {
+            required: names,
+            differentiated: true,
+            ..Arguments::default()
+        };
+        let linear = takes(names(&["x", "bias"]));
+        assert_eq!(linear.objection(&left_out), None);
+        assert_eq!(takes(names(&["x"])).objection(&left_out), None);
+        let why = linear.objection(&operands).unwrap_or_default();
+        assert!(why.contains("it takes an argument `bias`"), "{why}");
         let why = objection(&[], false, true);
         assert!(why.contains("takes nothing by name, and no `x`"), "{why}");
     }

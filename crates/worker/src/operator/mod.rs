@@ -10,6 +10,7 @@ pub mod draw;
 pub mod formula;
 mod gradients;
 mod operands;
+mod optional;
 mod quantised;
 
 use std::collections::BTreeMap;

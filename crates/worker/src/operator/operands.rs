@@ -20,6 +20,10 @@ pub struct Operands {
     pub scalars: BTreeMap<String, f64>,
     /// The outputs of a call, in the order in which it returns them.
     pub outputs: Vec<OutputTensor>,
+    /// Optional inputs that the call leaves out: `None` is given for such an argument, or nothing where
+    /// it has a default.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
     /// The gradients among them; `None`: the call is forward.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gradients: Option<Gradients>,

@@ -77,13 +77,14 @@ class OperatorFunction:
         return gradients is not None and not takes.isdisjoint(gradients.given)
 
     def accepted(self, operands: Operands) -> dict[str, Any]:
-        """The scalars of a call, and its direction where the function names it. Raises Failed where
-        the function cannot be called with these operands."""
+        """The scalars of a call, `None` for inputs that it goes without, and its direction where
+        the function names it. Raises Failed where it cannot be called with these operands."""
         if not self.computes(operands.gradients):
             operands, _ = operands.halves()
         given = [one.name for one in operands.inputs] + list(operands.scalars)
         takes = {*self.required, *self.optional}
-        if lacking := [name for name in self.required if name not in given]:
+        known = {*given, *operands.left_out}
+        if lacking := [name for name in self.required if name not in known]:
             raise Failed(
                 f"{self.where} takes an argument `{lacking[0]}`; the operator's are "
                 f"{', '.join(given)}"
@@ -93,7 +94,11 @@ class OperatorFunction:
         direction = {}
         if operands.gradients and "direction" in self.optional:
             direction["direction"] = operands.gradients.direction
-        return {**self.scalars(operands), **direction}
+        return {**self.scalars(operands), **self.left_out(operands), **direction}
+
+    def left_out(self, operands: Operands) -> dict[str, None]:
+        """`None` for each input that a call goes without, where its argument has no default."""
+        return {name: None for name in operands.left_out if name in self.required}
 
     def scalars(self, operands: Operands) -> dict[str, Any]:
         """The scalars of a call, whole numbers where the function takes an `int`."""

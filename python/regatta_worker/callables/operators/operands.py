@@ -94,6 +94,8 @@ class Operands:
     scalars: Mapping[str, float]
     outputs: tuple[OutputTensor, ...]
     gradients: Gradients | None = None
+    left_out: tuple[str, ...] = ()
+    """Inputs that this call goes without."""
 
     @staticmethod
     def from_wire(wire: Mapping[str, Any]) -> Operands:
@@ -107,7 +109,8 @@ class Operands:
             gradients = asked and Gradients(
                 asked["direction"], tuple(asked["by"]), tuple(asked["given"])
             )
-            return Operands(inputs, dict(wire.get("scalars", {})), outputs, gradients)
+            scalars, left_out = dict(wire.get("scalars", {})), tuple(wire.get("left_out", ()))
+            return Operands(inputs, scalars, outputs, gradients, left_out)
         except (KeyError, TypeError) as error:
             raise Failed(f"malformed operands: {type(error).__name__}: {error}") from error
 
@@ -122,7 +125,7 @@ class Operands:
             return self, replace(self, outputs=())
         given, cut = self.gradients.given, len(self.outputs) - len(self.gradients.by)
         inputs = tuple(one for one in self.inputs if one.name not in given)
-        forward = Operands(inputs, self.scalars, self.outputs[:cut])
+        forward = replace(self, inputs=inputs, outputs=self.outputs[:cut], gradients=None)
         return forward, replace(self, outputs=self.outputs[cut:])
 
     @property

@@ -103,7 +103,8 @@ class Reference:
                 one.name: widened(one.drawn(seed + ANOTHER if one.name == redrawn else seed))
                 for one in half.inputs
             }
-            arguments = given | {**function.scalars(operands), **(changed or {})}
+            others = {**function.scalars(operands), **function.left_out(operands)}
+            arguments = given | others | dict(changed or {})
             try:
                 with np.errstate(all="ignore"):
                     returned = function.function(**arguments)

@@ -225,6 +225,115 @@ fn a_scale_is_drawn_for_what_it_scales() {
     }
 }
 
+/// A product with a bias that a case may leave out.
+const LINEAR: &str = "[operators.linear]\naxes.rows = 4\ninputs.x = \"rows, 8\"\n\
+                      inputs.bias = { shape = \"8\", optional = true }\noutputs.out = \"rows, 8\"\n";
+
+#[test]
+fn an_optional_input_is_an_axis() {
+    let sweep = "gradients = [\"x\", \"bias\"]\n[[sweep]]\noperator = \"linear\"\n\
+                 variants = \"mine/linear\"\ndtype = \"f32\"\nbias = [true, false]\n\
+                 direction = [\"forward\", \"backward\"]\n";
+    let expect = "[[expect]]\ncase = { bias = false }\nmetric = \"launches\"\nat_most = 1\n";
+    let suite = suite(&format!("{LINEAR}{sweep}{expect}")).unwrap();
+    let ids: Vec<String> = suite.cases.iter().map(ToString::to_string).collect();
+    let id = |axes: &str| format!("mine/linear:linear,{axes},rows=4,dtype=f32");
+    let wanted = [
+        "bias=false,direction=backward",
+        "bias=true,direction=backward",
+        "bias=false",
+        "bias=true",
+    ];
+    assert_eq!(BTreeSet::from_iter(ids.clone()), wanted.map(id).into());
+    let operator = &suite.operators["linear"];
+    for (case, id) in suite.cases.iter().zip(&ids) {
+        let problem = case.problem.declared().unwrap();
+        let operands = operator.operands(problem).unwrap();
+        let has = |name: &str| operands.inputs.iter().any(|one| one.name == name);
+        let is_off = id.contains("bias=false");
+        assert!(has("x") && has("bias") != is_off, "{id}");
+        let left_out = if is_off { vec!["bias"] } else { vec![] };
+        assert_eq!(operands.left_out, left_out, "{id}");
+        let (bytes, bias) = (operator.bytes_of(problem).unwrap(), 4.0 * 8.0);
+        if let Some(gradients) = &operands.gradients {
+            let by: &[&str] = if is_off { &["x"] } else { &["x", "bias"] };
+            assert_eq!(gradients.by, by);
+            assert_eq!(operands.outputs.len(), by.len());
+        } else {
+            let given = if is_off { 0.0 } else { bias };
+            assert_eq!(bytes, 2.0 * 4.0 * 4.0 * 8.0 + given);
+        }
+    }
+    assert_eq!(operator.example().axes["bias"].to_string(), "true");
+}
+
+#[test]
+fn what_cannot_be_optional_is_refused_with_its_place() {
+    let sweep = "[[sweep]]\noperator = \"linear\"\nvariants = \"mine/linear\"\n";
+    let from = "inputs.bias = { shape = \"8\", optional = true }";
+    for (to, more, words) in [
+        (
+            "inputs.bias = { shape = \"8\", optional = true, role = \"state\" }",
+            "",
+            "s.toml:4: operators.linear.inputs.bias.optional = true: a call leaves results in a \
+             state: a state is given to each",
+        ),
+        (
+            "inputs.bias = { shape = \"8\", dtype = \"i8\", scale = \"s\" }\n\
+             inputs.s = { shape = \"1\", optional = true }",
+            "",
+            "operators.linear.inputs.s.optional = true: a scale and what it scales are given together",
+        ),
+        (
+            "inputs.bias = { shape = \"8\", dtype = \"i8\", scale = \"s\", optional = true }\n\
+             inputs.s = \"1\"",
+            "",
+            "operators.linear.inputs.bias.optional = true: a scale and what it scales are given together",
+        ),
+        (
+            "axes.bias = 4\ninputs.bias = { shape = \"8\", optional = true }",
+            "",
+            "inputs.bias.optional = true: it is an axis of its name, and another has this name",
+        ),
+        (
+            "inputs.dtype = { shape = \"8\", optional = true }",
+            "",
+            "inputs.dtype.optional = true: `dtype` cannot name an axis",
+        ),
+        (
+            "inputs.bias = { shape = \"8\", optional = true }\nflops = \"rows * bias\"",
+            "",
+            "flops = \"rows * bias\": `bias` is an axis of words, and a formula has numbers",
+        ),
+        (
+            "inputs.bias = { shape = \"8\", optional = true }\ngradients = \"bias\"",
+            "bias = false\ndirection = \"backward\"\n",
+            "operators.linear.gradients: linear,bias=false,direction=backward,rows=4,dtype=f32 leaves \
+             out each input that it is differentiated by",
+        ),
+        (
+            from,
+            "bias = \"no\"\n",
+            "sweep[0].bias = \"no\": use true or false",
+        ),
+        (
+            from,
+            "rows = true\n",
+            "sweep[0].rows = true: expected a whole number, found boolean",
+        ),
+    ] {
+        let text = LINEAR.replace(from, to);
+        let error = suite(&format!("{text}{sweep}{more}")).unwrap_err();
+        assert!(error.contains(words), "{to}: {error}");
+    }
+    let every = LINEAR.replace(
+        "\"rows, 8\"\ninputs.bias",
+        "{ shape = \"8\", optional = true }\ninputs.bias",
+    );
+    let error = suite(&format!("{every}{sweep}")).unwrap_err();
+    assert!(error.contains("inputs: every input is optional"), "{error}");
+}
+
 #[test]
 fn outputs_are_in_the_order_of_the_file() {
     let text = "[operators.o]\ninputs = { x = \"4\" }\noutputs.z = \"4\"\noutputs.a = \"4\"\n\

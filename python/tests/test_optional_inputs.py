@@ -1,0 +1,100 @@
+"""Inputs that a case may leave out."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import support
+from regatta_worker.callables import load
+from regatta_worker.callables.operators.reference import open_reference
+from regatta_worker.protocol.channel import Failed
+from support import draw
+
+NUMBERS = itertools.count()
+"""Each module that is imported has a name of its own."""
+
+PLAN = {"warmup": 1, "samples": 6, "min_samples": 4, "budget_ms": 1000, "cache": "hot"}
+LINEAR = """
+import {framework}
+
+def needs(x: {array}, bias):
+    return 2 * x if bias is None else 2 * x + bias
+
+def defaults(x: {array}, bias=0.0):
+    return 2 * x + bias
+
+def keywords(x: {array}, **others):
+    return 2 * x + others["bias"] if others else 2 * x
+
+def without(x: {array}):
+    return 2 * x
+
+def linear_gradients(x, bias, dout):
+    return 2 * dout if bias is None else (2 * dout, dout.sum(0))
+
+linear = needs
+"""
+ARRAYS = {"numpy": "numpy.ndarray", "torch": "torch.Tensor", "jax": "jax.Array"}
+
+
+@pytest.mark.parametrize("framework", ARRAYS)
+def test_an_input_that_is_left_out_is_none_or_has_its_default(
+    tmp_path: Path, framework: str
+) -> None:
+    if not support.installed(framework):
+        pytest.skip(f"{framework} is not installed")
+    code, formula = (tmp_path / f"linear_{next(NUMBERS)}.py" for _ in range(2))
+    code.write_text(LINEAR.format(framework=framework, array=ARRAYS[framework]))
+    formula.write_text(LINEAR.format(framework="numpy", array="object"))
+    worker = load.open_worker(load.Target("mine", str(code)))
+    exact = open_reference(str(formula), "linear")
+    x, bias, dout = (
+        {"name": name, "shape": shape, "dtype": "f32", "draw": draw("normal", 1.0)}
+        for name, shape in (("x", [8, 16]), ("bias", [16]), ("dout", [8, 16]))
+    )
+
+    def asked(variant: str, wire: dict[str, Any]) -> dict[str, Any]:
+        problem = {"operator": "linear", "axes": {}, "dtype": "f32"}
+        case = {"variant": variant, "problem": problem, "operands": wire, "seed": 1}
+        return case | {"results": str(tmp_path), "input_sets": 3}
+
+    def result(like: dict[str, Any], name: str) -> dict[str, Any]:
+        return {"name": name, "shape": like["shape"], "dtype": "f32", "limit": 5e-6}
+
+    def error(variant: str, wire: dict[str, Any]) -> float:
+        worker.prepare(asked(variant, wire))
+        seed = worker.measure(PLAN)["checked"]["seed"]
+        request = {"operands": wire, "seed": seed, "results": str(tmp_path)}
+        found = exact.compare(request)["errors"]
+        return max(float(one["relative_l2"]) for one in found.values())
+
+    given = {"inputs": [bias, x], "outputs": [result(x, "out")]}
+    off = {"inputs": [x], "outputs": [result(x, "out")], "left_out": ["bias"]}
+    for variant in ("needs", "defaults", "keywords"):
+        assert error(variant, given) < 1e-6, variant
+        assert error(variant, off) < 1e-6, variant
+    assert error("without", off) < 1e-6
+    with pytest.raises(Failed, match="takes no `bias`"):
+        worker.prepare(asked("without", given))
+    with pytest.raises(Failed, match="takes an argument `bias`"):
+        worker.prepare(asked("needs", {**off, "left_out": []}))
+    moved = exact.compare({"operands": off, "seed": 1, "results": None})["errors"]
+    assert moved.keys() == {"x out"}
+    if framework != "numpy":
+        for names, by in (([], [x, bias]), (["bias"], [x])):
+            backward = {
+                "inputs": [*by, dout],
+                "outputs": [result(one, f"d{one['name']}") for one in by],
+                "left_out": names,
+                "gradients": {
+                    "direction": "backward",
+                    "by": [one["name"] for one in by],
+                    "given": ["dout"],
+                },
+            }
+            assert error("needs", backward) < 1e-6
+    worker.release()
