@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -240,6 +241,23 @@ def test_an_older_framework_names_the_types_that_it_lacks(monkeypatch: Any) -> N
     monkeypatch.setitem(sys.modules, "jax", older)
     monkeypatch.setitem(sys.modules, "jax.numpy", types.ModuleType("jax.numpy"))
     assert lacking("jax")["e4m3"] == "this JAX has no e4m3"
+
+
+def test_a_framework_that_an_annotation_in_quotes_names_has_its_types(tmp_path: Path) -> None:
+    if not support.installed("torch"):
+        pytest.skip("torch is not installed")
+    path = tmp_path / f"quantised_{next(NUMBERS)}.py"
+    path.write_text('def own(x: "torch.Tensor"):\n    return x\n')
+    code = (
+        "from regatta_worker.callables import load\n"
+        f"(own,) = load.open_worker(load.Target('mine', {str(path)!r})).hello()['variants']\n"
+        "print(own['arguments'])"
+    )
+    folder = Path(__file__).parents[1]
+    command = [sys.executable, "-c", code]
+    printed = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+    assert "differentiated" in printed
+    assert "e4m3" not in printed
 
 
 @pytest.mark.parametrize("dtype", ["e4m3", "e5m2"])
