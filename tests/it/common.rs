@@ -1,6 +1,6 @@
 //! A folder to run regatta in, with a suite on the fake worker.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -22,6 +22,12 @@ macro_rules! exits {
 pub fn regatta() -> PathBuf {
     let built = || Path::new(env!("CARGO_BIN_EXE_regatta")).to_owned();
     std::env::var_os("REGATTA_PROGRAM").map_or_else(built, PathBuf::from)
+}
+
+/// The interpreter of a test that is ignored unless asked for, since it needs NumPy.
+pub fn python_with_numpy() -> OsString {
+    let python = std::env::var_os("REGATTA_TEST_PYTHON");
+    python.expect("REGATTA_TEST_PYTHON names a Python with NumPy")
 }
 
 /// The fake worker's executable, which `cargo test` builds among the examples.

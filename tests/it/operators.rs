@@ -4,28 +4,29 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::{Place, copy};
+use crate::common::{Place, copy, python_with_numpy};
 
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
 
 /// One invocation of few samples: these tests look at results and not at times.
 const SHORT: &str = "\n[measure]\ninvocations = 1\nsamples = 5\nbudget_ms = 20\n";
 
-/// A committed copy of an example; `None` without a Python that has NumPy.
-fn example(name: &str) -> Option<Place> {
-    std::env::var_os("REGATTA_TEST_PYTHON")?;
+/// A committed copy of an example.
+fn example(name: &str) -> Place {
     let place = Place::new();
     copy(&Path::new(EXAMPLES).join(name), place.path());
     let suite = format!("{name}.toml");
     let text = fs::read_to_string(place.path().join(&suite)).unwrap();
     place.write(&suite, &format!("{text}{SHORT}"));
-    Some(place.committed())
+    place.committed()
 }
 
 fn ran(place: &Place, args: &[&str]) -> (i32, String) {
     let mut command = place.regatta(args);
-    let python = std::env::var_os("REGATTA_TEST_PYTHON").unwrap();
-    let output = command.env("REGATTA_PYTHON", python).output().unwrap();
+    let output = command
+        .env("REGATTA_PYTHON", python_with_numpy())
+        .output()
+        .unwrap();
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text)
         .split_whitespace()
@@ -76,10 +77,8 @@ const BUILT_IN: [(&str, &str); 13] = [
 const DIFFERENTIATED: [&str; 5] = ["rmsnorm", "layernorm", "swiglu", "rope", "cross_entropy"];
 
 #[test]
+#[ignore = "needs NumPy"]
 fn each_input_of_a_built_in_operator_moves_its_results() {
-    if std::env::var_os("REGATTA_TEST_PYTHON").is_none() {
-        return;
-    }
     let place = Place::new();
     let sweeps = BUILT_IN.map(|(name, axes)| {
         let dtypes = "dtype = [\"f32\", \"bf16\"]";
@@ -110,6 +109,7 @@ fn each_input_of_a_built_in_operator_moves_its_results() {
 }
 
 #[test]
+#[ignore = "needs NumPy"]
 fn a_slip_in_a_users_operator_fails_the_gate() {
     for (name, from, to, words) in [
         (
@@ -131,7 +131,7 @@ fn a_slip_in_a_users_operator_fails_the_gate() {
             "compared with ./reference.py:gated_delta in float64",
         ),
     ] {
-        let Some(place) = example(name) else { return };
+        let place = example(name);
         place.edit(&format!("{name}.py"), from, to);
         let gate = ["gate", &format!("./{name}.toml"), "--base", "git:HEAD"];
         let text = says(&place, &gate, 1, "wrong result");
@@ -140,9 +140,10 @@ fn a_slip_in_a_users_operator_fails_the_gate() {
 }
 
 #[test]
+#[ignore = "needs NumPy"]
 fn the_examples_are_right_and_their_inputs_matter() {
     for name in ["rmsnorm", "gated_delta"] {
-        let Some(place) = example(name) else { return };
+        let place = example(name);
         let suite = format!("./{name}.toml");
         says(&place, &["worker", "check", &suite], 0, "");
         let (_, text) = ran(&place, &["run", &suite]);
@@ -150,21 +151,18 @@ fn the_examples_are_right_and_their_inputs_matter() {
         let words = format!("results of {name} compared with ./reference.py:{name} in float64");
         assert!(text.contains(&words), "{name}: {text}");
     }
-    let Some(place) = example("matmul_gelu") else {
-        return;
-    };
+    let place = example("matmul_gelu");
     let (_, text) = ran(&place, &["run", "./matmul_gelu.toml"]);
     assert!(
         text.contains("results of matmul_gelu were not checked"),
         "{text}"
     );
-    let Some(place) = example("decode") else {
-        return;
-    };
+    let place = example("decode");
     says(&place, &["worker", "check", "./decode.toml"], 0, "");
 }
 
 #[test]
+#[ignore = "needs NumPy"]
 fn what_cannot_be_checked_is_refused_before_it_is_measured() {
     for (file, from, to, words) in [
         (
@@ -198,21 +196,15 @@ fn what_cannot_be_checked_is_refused_before_it_is_measured() {
             "makes NaN: it needs 0 < low <= high",
         ),
     ] {
-        let Some(place) = example("rmsnorm") else {
-            return;
-        };
+        let place = example("rmsnorm");
         place.edit(file, from, to);
         says(&place, &["run", "./rmsnorm.toml"], 2, words);
     }
-    let Some(place) = example("rmsnorm") else {
-        return;
-    };
+    let place = example("rmsnorm");
     place.edit("rmsnorm.toml", "normal(0.001)", "normal");
     let words = "a kernel that ignores `eps` would pass";
     says(&place, &["worker", "check", "./rmsnorm.toml"], 1, words);
-    let Some(place) = example("rmsnorm") else {
-        return;
-    };
+    let place = example("rmsnorm");
     place.edit("reference.py", "return x /", "return \"no array\" #");
     place.edit("reference.py", "def rmsnorm", "def rmsnorm2d");
     place.edit("rmsnorm.toml", "py:rmsnorm", "py:rmsnorm2d");
@@ -263,17 +255,13 @@ fn gradients_are_jaxs_and_a_wrong_one_fails_the_gate() {
 }
 
 #[test]
+#[ignore = "needs NumPy"]
 fn gradients_that_cannot_be_had_are_refused_before_they_are_measured() {
-    if std::env::var_os("REGATTA_TEST_PYTHON").is_none() {
-        return;
-    }
     let on_numpy = "def rmsnorm(x, weight, eps):\n    return x\n";
     let words = "it takes x, weight, eps, and NumPy and CuPy differentiate no function: add `dout`";
     let place = committed(on_numpy, SWEEP);
     says(&place, &["run", "./mine.toml"], 2, words);
-    let Some(place) = example("rmsnorm") else {
-        return;
-    };
+    let place = example("rmsnorm");
     place.edit(
         "rmsnorm.toml",
         "variants",
@@ -298,10 +286,8 @@ const QUANTISED: &str = "workers.mine = \"mine.py\"\nsweep = [{ operator = \"pro
      inputs.b_scale = \"1, 16\"\nreference = \"exact.py:product\"\ndtypes = \"f32\"\n";
 
 #[test]
+#[ignore = "needs NumPy"]
 fn a_kernel_that_ignores_the_scales_of_its_inputs_is_wrong() {
-    if std::env::var_os("REGATTA_TEST_PYTHON").is_none() {
-        return;
-    }
     let product = "def product(a, a_scale, b, b_scale):\n    \
                    return (a.astype(\"f4\") @ b.astype(\"f4\")) * a_scale * b_scale\n";
     let place = Place::new();
@@ -372,10 +358,8 @@ const PLACES: &str = "workers.mine = \"mine.py\"\nsweep = [{ operator = \"places
      seen = { shape = \"64, 32\", dtype = \"bool\" }\n";
 
 #[test]
+#[ignore = "needs NumPy"]
 fn places_and_masks_are_compared_exactly() {
-    if std::env::var_os("REGATTA_TEST_PYTHON").is_none() {
-        return;
-    }
     let code = "import numpy as np\n\n\ndef places(x, mask, k: int, /):\n    \
                 seen = (x > 0) & mask\n    order = np.argsort(np.where(seen, -x, 0), axis=-1)\n    \
                 return order[:, :k], seen\n";

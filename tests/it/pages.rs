@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use crate::common::Place;
+use crate::common::{Place, python_with_numpy};
 use regatta_core::suite::Metric;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -507,8 +507,7 @@ const TRIES: u32 = 3;
 /// Does all that a page says, and asserts how each command ends. Where `beside_load`, a gate that is to
 /// pass may stay inconclusive.
 fn follow(page: &Page, beside_load: bool) -> Place {
-    let python = std::env::var("REGATTA_TEST_PYTHON");
-    let python = python.expect("REGATTA_TEST_PYTHON names a Python with NumPy");
+    let python = python_with_numpy();
     let place = Place::new();
     let folder = |path: &Path| path.parent().unwrap().display().to_string();
     let path = format!(
