@@ -123,7 +123,8 @@ impl Identity {
     /// In what two identities differ, as sentences; empty where they are one.
     pub fn differences(&self, now: &Identity) -> Vec<String> {
         let mut differences = Vec::new();
-        if self.executable != now.executable {
+        let rebuilt = self.executable != now.executable;
+        if rebuilt {
             differences.push("the regatta executable changed".to_owned());
         }
         if self.variables != now.variables {
@@ -132,6 +133,10 @@ impl Identity {
         let names: BTreeSet<&String> = self.workers.keys().chain(now.workers.keys()).collect();
         for name in names {
             match (self.workers.get(name), now.workers.get(name)) {
+                // The Python worker is in the executable.
+                (Some(then), Some(now)) if rebuilt => {
+                    differences.extend(then.with_tool_of(now).differences(name, now));
+                }
                 (Some(then), Some(now)) => differences.extend(then.differences(name, now)),
                 (None, _) => differences.push(format!("worker {name} is new")),
                 (_, None) => differences.push(format!("worker {name} is gone")),
@@ -141,7 +146,26 @@ impl Identity {
     }
 }
 
+/// True for what regatta itself is, wherever it lies.
+fn is_tool(word: &str) -> bool {
+    word.ends_with("/regatta") || word.contains("/regatta_worker")
+}
+
 impl WorkerIdentity {
+    /// The same worker, started by the regatta that starts `now`.
+    pub fn with_tool_of(&self, now: &WorkerIdentity) -> WorkerIdentity {
+        let mut worker = self.clone();
+        for (was, is) in worker.command.iter_mut().zip(&now.command) {
+            if is_tool(was) && is_tool(is) {
+                was.clone_from(is);
+            }
+        }
+        let tool = now.files.clone().into_iter();
+        worker.files.retain(|file, _| !is_tool(file));
+        worker.files.extend(tool.filter(|(file, _)| is_tool(file)));
+        worker
+    }
+
     /// The files that changed; a folder where no file in it that is listed for itself did.
     pub fn changed_files<'a>(&'a self, now: &'a WorkerIdentity) -> BTreeSet<&'a String> {
         let all = changed(&self.files, &now.files);
@@ -232,6 +256,36 @@ mod tests {
         ] {
             assert!(is_of_session(name), "{name}");
         }
+    }
+
+    #[test]
+    fn a_rebuilt_regatta_is_one_difference() {
+        let identity = |build: &str| {
+            let package = format!("/cache/python-{build}/regatta_worker");
+            let worker = WorkerIdentity {
+                command: ["python3", &package, "--file", "mine.py"]
+                    .map(str::to_owned)
+                    .into(),
+                files: map(&[
+                    (&format!("{package}/main.py"), build),
+                    (&format!("{package}/case.py"), "the same"),
+                    ("mine.py", "a"),
+                ]),
+                environment: BTreeMap::new(),
+            };
+            Identity {
+                executable: build.to_owned(),
+                workers: BTreeMap::from([("mine".to_owned(), worker)]),
+                variables: String::new(),
+            }
+        };
+        let (then, mut now) = (identity("1"), identity("2"));
+        let rebuilt = "the regatta executable changed";
+        assert_eq!(then.differences(&now), [rebuilt]);
+        let files = &mut now.workers.get_mut("mine").unwrap().files;
+        files.insert("mine.py".to_owned(), "b".to_owned());
+        let differences = [rebuilt, "mine.py of worker mine changed"];
+        assert_eq!(then.differences(&now), differences);
     }
 
     #[test]

@@ -75,13 +75,12 @@ pub(super) fn base_code(
         let Some(is) = is.workers.get(name) else {
             continue;
         };
-        let files = was.changed_files(is).into_iter();
-        let files: Vec<&String> = files.filter(|file| !is_tool(file)).collect();
+        let was = was.with_tool_of(is);
+        let files = was.changed_files(is);
         // A revision's files are below its root. All others are the same on both sides.
         let elsewhere = files.iter().find(|file| Path::new(file).is_absolute());
         let started = WorkerIdentity {
             files: is.files.clone(),
-            command: without_tool(&was.command, &is.command),
             ..was.clone()
         };
         if let Some(file) = elsewhere {
@@ -190,19 +189,6 @@ pub(super) fn not_as_stored([stored, base]: [&Side; 2], heads: [&Side; 2]) -> Op
             )
         })
     })
-}
-
-/// True for what regatta itself is, wherever it lies.
-fn is_tool(word: &str) -> bool {
-    word.ends_with("/regatta") || word.contains("/regatta_worker")
-}
-
-/// The command of a baseline, with this regatta in place of its own.
-fn without_tool(was: &[String], is: &[String]) -> Vec<String> {
-    let both = was.iter().zip(is);
-    let both = both.map(|(was, is)| if is_tool(was) && is_tool(is) { is } else { was });
-    let more = was.iter().skip(is.len());
-    both.chain(more).cloned().collect()
 }
 
 #[cfg(test)]
