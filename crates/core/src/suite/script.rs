@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::workers::OwnWorker;
 use super::{Suite, names_a_file};
+use crate::checksum::Checksum;
 use crate::text::{plain_name, shell_command};
 
 /// Before the path of a script.
@@ -78,13 +79,17 @@ impl Script {
         if !names_a_file(&name) {
             name = format!("script{name}");
         }
+        // No worker of regatta's own has a name that ends so.
+        let worker = format!("{}.py", name.chars().take(60).collect::<String>());
+        if name != stem {
+            // The names of two scripts may be one in plain characters, and their reports may not.
+            name = format!("{name}-{}", Checksum::new([&*stem]).name());
+        }
         let mut suite = Suite {
             description: format!("calls that {} has timed", self.file.display()),
             name: name.clone(),
             ..Suite::default()
         };
-        // No worker of regatta's own has a name that ends so.
-        let worker = format!("{}.py", name.chars().take(60).collect::<String>());
         suite.scripts.insert(worker.clone());
         suite.workers.insert(worker, OwnWorker::Script(self));
         Ok(suite)
@@ -133,6 +138,15 @@ mod tests {
         let suite = script.suite().unwrap();
         assert_eq!(suite.name, "my_bench");
         assert!(suite.scripts.contains("my_bench.py"));
+        let name = |text: &str| Script::parse(text).unwrap().unwrap().suite().unwrap().name;
+        let names = [
+            "script:é.py",
+            "script:è.py",
+            "script:'a b.py'",
+            "script:a-b.py",
+        ]
+        .map(name);
+        assert!(names[0] != names[1] && names[2] != names[3], "{names:?}");
         assert_eq!(Script::parse("quick"), None);
         for wrong in ["script:", "script:bench", "script:'bench.py"] {
             assert!(Script::parse(wrong).unwrap().is_err(), "{wrong}");
