@@ -64,9 +64,9 @@ def _is_installed(place: str | None) -> bool:
     return place in (None, "built-in", "frozen") or is_installed(str(place))
 
 
-def loads_code() -> bool:
-    """True where this process has imported code of the user's, such as a `sitecustomize`."""
-    return not all(map(is_installed, module_files()))
+def code_of_user() -> str:
+    """A file of the user's that was imported, such as a `sitecustomize`; or nothing."""
+    return next((file for file in module_files() if not is_installed(file)), "")
 
 
 class Imported:

@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal
 
-from regatta_worker.beginnings import Imported, loads_code
+from regatta_worker.beginnings import Imported, code_of_user
 from regatta_worker.protocol.channel import REPLY_FD, REQUEST_FD
 
 LONGEST_REQUEST = 1 << 16
@@ -67,7 +67,9 @@ def fork_workers(
     gc.collect()
     gc.freeze()
     imported = None if stays is None else Imported(began_ns, stays)
-    _reply(control, {"ready": True, "may_stay": imported is not None and not loads_code()})
+    code = code_of_user() if imported else ""
+    cannot_stay = f"{code}, code of yours, is imported at its start"
+    _reply(control, {"ready": True, "cannot_stay": cannot_stay if code else None})
     while True:
         data, descriptors, _, _ = socket.recv_fds(control, LONGEST_REQUEST, DESCRIPTORS)
         if len(descriptors) < DESCRIPTORS:

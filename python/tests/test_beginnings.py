@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from regatta_worker import serving
-from regatta_worker.beginnings import Imported, loads_code
+from regatta_worker.beginnings import Imported, code_of_user
 
 CASES = {
     "in order, before the first code": (
@@ -99,6 +99,6 @@ def test_links_of_the_interpreter_are_not_the_users(
     monkeypatch.setattr(sys, "modules", {"sitecustomize": module})
     for place in (file, interpreter / file.name):
         module.__file__ = str(place)
-        assert loads_code()
+        assert code_of_user() == str(place)
     monkeypatch.setattr(serving, "_own_places", lambda: ("/worker/", f"{interpreter}/"))
-    assert not loads_code()
+    assert not code_of_user()

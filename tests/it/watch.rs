@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{Place, all_gone, lives, soon};
+use crate::common::{Place, all_gone, lives, python_with_numpy, soon};
 use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::unistd::Pid;
 
@@ -160,7 +160,7 @@ fn with_library() -> (Place, tempfile::TempDir) {
             tells("code one")
         ),
     );
-    let python = std::env::var("REGATTA_TEST_PYTHON").unwrap_or("python3".to_owned());
+    let python = python_with_numpy();
     let paths = [&library];
     place.write(
         "s.toml",
@@ -178,10 +178,30 @@ fn with_library() -> (Place, tempfile::TempDir) {
 }
 
 #[test]
+#[ignore = "needs NumPy"]
+fn a_server_that_imports_the_users_code_at_its_start_says_so_once() {
+    let (place, environment) = with_library();
+    place.write("sitecustomize.py", "");
+    place.edit("s.toml", "paths = [", "paths = [\".\", ");
+    let watch = Watch::start(
+        &place,
+        environment.path(),
+        &["run", "./s.toml", "--structure-only", "--watch"],
+    );
+    let note = "worker mine imports its libraries for each answer: ";
+    let text = watch.answer();
+    let file = "sitecustomize.py, code of yours, is imported at its start";
+    assert_eq!(text.matches(note).count(), 1, "{text}");
+    assert!(text.contains(file), "{text}");
+    place.edit("beside.py", "beside one", "beside two");
+    let text = watch.answer();
+    assert!(!text.contains(note), "{text}");
+    watch.end(Signal::SIGINT);
+}
+
+#[test]
+#[ignore = "needs NumPy"]
 fn libraries_stay_imported_and_code_does_not() {
-    if std::env::var_os("REGATTA_TEST_PYTHON").is_none() {
-        return;
-    }
     let (place, environment) = with_library();
     let take = || {
         let path = place.path().join("seen");

@@ -70,6 +70,9 @@ impl Forks {
     pub(super) fn import(&mut self, limit: Duration) -> Result<(), String> {
         if let (None, Some(server)) = (&self.code, &mut self.kept) {
             server.import(limit)?;
+            if let Some(reason) = &server.cannot_stay {
+                self.spec.pool.cannot_stay(&self.spec.name, reason);
+            }
             let code = server.fork_server(&self.log);
             self.code = Some(code.map_err(|error| not_started(&error))?);
         }
@@ -97,7 +100,8 @@ impl Drop for Forks {
     fn drop(&mut self) {
         self.code = None;
         if let Some(mut server) = self.kept.take()
-            && server.may_stay
+            && server.has_imported
+            && server.cannot_stay.is_none()
             && !server.is_gone()
         {
             let log = mem::take(&mut self.log);
@@ -112,8 +116,8 @@ pub(super) struct Server {
     started: Started,
     control: UnixStream,
     has_imported: bool,
-    /// True for one that has imported no code of the user's.
-    may_stay: bool,
+    /// Why it serves one answer alone: it has imported code of the user's.
+    cannot_stay: Option<String>,
 }
 
 /// The answer about an import, or about a fork; with the reason if it failed.
@@ -121,8 +125,7 @@ pub(super) struct Server {
 struct ForkReply {
     #[serde(alias = "ready", alias = "forked")]
     done: bool,
-    #[serde(default)]
-    may_stay: bool,
+    cannot_stay: Option<String>,
     #[serde(default)]
     reason: String,
 }
@@ -138,7 +141,9 @@ impl Server {
         }
         let set = self.control.set_read_timeout(Some(limit));
         match set.and_then(|()| self.read_reply()) {
-            Ok(reply) if reply.done => (self.has_imported, self.may_stay) = (true, reply.may_stay),
+            Ok(reply) if reply.done => {
+                (self.has_imported, self.cannot_stay) = (true, reply.cannot_stay);
+            }
             Ok(ForkReply { reason, .. }) => return Err(reason),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Err(format!("it did not import in {limit:?}"));
@@ -173,7 +178,7 @@ impl Server {
             started,
             control,
             has_imported: false,
-            may_stay: false,
+            cannot_stay: None,
         }
     }
 

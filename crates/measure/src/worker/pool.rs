@@ -1,6 +1,6 @@
 //! Processes that have imported libraries, kept between two answers of `--watch`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,6 +22,8 @@ type Servers = BTreeMap<PathBuf, (Key, Server)>;
 struct State {
     /// Shows why a server was lost; absent outside of a watch.
     note: Option<fn(String)>,
+    /// The servers that cannot stay, which is said once.
+    brief: BTreeSet<String>,
     /// Those that this answer used.
     idle: Servers,
     /// Those of the answer before that this one has not used.
@@ -64,6 +66,15 @@ impl Pool {
             note(format!(
                 "worker {worker} imports its libraries again: {reason}"
             ));
+        }
+    }
+
+    /// Says why a worker's libraries are imported for each answer, once.
+    pub(super) fn cannot_stay(&self, worker: &str, reason: &str) {
+        let text = format!("worker {worker} imports its libraries for each answer: {reason}");
+        let note = self.with(|state| state.note.filter(|_| state.brief.insert(text.clone())));
+        if let Some(note) = note {
+            note(text);
         }
     }
 
