@@ -13,11 +13,8 @@ import atexit
 import json
 import os
 import selectors
-import shutil
 import signal
-import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 from regatta_worker.problem.input_sets import drawn_first
@@ -31,7 +28,7 @@ from regatta_worker.protocol.channel import (
     Unsupported,
     required,
 )
-from regatta_worker.ranks.processes import Agreement, WorkerProcess
+from regatta_worker.ranks.processes import Agreement, SharedFolder, WorkerProcess
 
 NAME = "sequence_parallel"
 ON_THE_CPU = "gloo"
@@ -60,7 +57,7 @@ class SequenceParallelWorker:
 
     def __init__(self) -> None:
         self._ranks: list[WorkerProcess] = []
-        self._folder: Path | None = None
+        self._folder: SharedFolder | None = None
         """The folder that the ranks of a group share; None without a group."""
         self._gpus = 0
         self._requests = 0
@@ -142,10 +139,10 @@ class SequenceParallelWorker:
         if not self._folder:
             self._start(ranks)
             self._ask("hello", LIMIT_S, protocol=PROTOCOL_VERSION)
-            self._folder = Path(tempfile.mkdtemp(prefix="regatta-ranks-"))
-            Agreement.create(self._folder / "agreement", ranks)
+            self._folder = SharedFolder()
+            Agreement.create(self._folder.path / "agreement", ranks)
         return {
-            "folder": str(self._folder),
+            "folder": str(self._folder.path),
             "ranks": ranks,
             "meeting_limit_s": MEETING_SHARE * self._limit_s,
             "collective_limit_s": COLLECTIVE_SHARE * self._limit_s,
@@ -216,7 +213,7 @@ class SequenceParallelWorker:
             process.end()
         self._ranks = []
         if self._folder:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.remove()
         self._folder = None
 
 

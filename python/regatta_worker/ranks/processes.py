@@ -9,8 +9,10 @@ import contextlib
 import fcntl
 import mmap
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -77,6 +79,44 @@ class WorkerProcess:
 WORD = 8
 SPINS = 2000
 """Looks before the processor is offered to others: there may be fewer cores than ranks."""
+
+
+class SharedFolder:
+    """A temporary folder for the ranks of a worker. It is locked while the worker lives: those of
+    workers that were killed are removed."""
+
+    PREFIX = "regatta-ranks-"
+
+    def __init__(self) -> None:
+        for left in Path(tempfile.gettempdir()).glob(f"{self.PREFIX}*"):
+            with contextlib.suppress(OSError):
+                descriptor = _locked(left, fcntl.LOCK_NB)
+                shutil.rmtree(left, ignore_errors=True)
+                os.close(descriptor)
+        self.path, self._descriptor = Path(), -1
+        # Another worker may remove it before it is locked.
+        while self._descriptor < 0:
+            self.path = Path(tempfile.mkdtemp(prefix=self.PREFIX))
+            with contextlib.suppress(FileNotFoundError):
+                self._descriptor = _locked(self.path)
+            if self._descriptor >= 0 and not self.path.exists():
+                os.close(self._descriptor)
+                self._descriptor = -1
+
+    def remove(self) -> None:
+        """Removes it with all that is in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._descriptor)
+
+
+def _locked(folder: Path, more: int = 0) -> int:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | more)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 class Agreement:
