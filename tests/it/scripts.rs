@@ -7,7 +7,7 @@ use std::path::Path;
 
 use regatta_core::record::{Compared, Outcome};
 
-use crate::common::{Place, copy};
+use crate::common::{Place, copy, python_with_numpy};
 
 const LIBRARY: &str = "
 def total(values):
@@ -150,10 +150,9 @@ open(name, 'w').close()
 
 /// Functions that a project times by asv and by a generator; the base is their only reference.
 #[test]
+#[ignore = "needs NumPy"]
 fn ten_of_ten_wrong_results_of_adopted_functions_are_refused() {
-    let Some(python) = std::env::var_os("REGATTA_TEST_PYTHON") else {
-        return;
-    };
+    let python = python_with_numpy();
     let place = Place::new();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/adopted");
     copy(&source, place.path());
@@ -213,10 +212,9 @@ fn ten_of_ten_wrong_results_of_adopted_functions_are_refused() {
 
 /// A benchmark class as Hugging Face has it, with stand-ins for its packages.
 #[test]
+#[ignore = "needs NumPy"]
 fn a_benchmark_that_verifies_its_result_needs_no_base() {
-    let Some(python) = std::env::var_os("REGATTA_TEST_PYTHON") else {
-        return;
-    };
+    let python = python_with_numpy();
     let place = Place::new();
     for folder in ["kernels", "torch"] {
         std::fs::create_dir(place.path().join(folder)).unwrap();
@@ -323,4 +321,62 @@ fn a_repository_that_takes_no_worktree_is_named() {
         stderr.contains("or measure in a clone of this checkout"),
         "{stderr}"
     );
+}
+
+/// A script whose only call takes so many turns, below some lines.
+fn counting(lines: u32, turns: u32) -> String {
+    let lines = (0..lines).map(|line| format!("x{line} = {line}\n"));
+    let call = format!("timeit.timeit(lambda: sum(range({turns})), number=2)\n");
+    format!("{}import timeit\n{call}", lines.collect::<String>())
+}
+
+#[test]
+fn a_script_under_another_name_is_compared_or_the_gate_says_that_nothing_was() {
+    let place = Place::new();
+    std::fs::create_dir(place.path().join("sub")).unwrap();
+    place.write("bench.py", &counting(20, 1_000));
+    place.write("sub/other.py", &counting(0, 1_000));
+    let place = place.committed();
+    place.git(&["checkout", "-q", "-b", "topic"]);
+    let renames = |from: &str, to: &str, text: &str| {
+        place.git(&["mv", from, to]);
+        place.write(to, text);
+        place.git(&["commit", "-q", "-a", "-m", to]);
+    };
+    let gate = |folder: &str, script: &str| {
+        let args = ["gate", script, "--base", "git:main", "--invocations", "1"];
+        let mut command = place.regatta(&args);
+        let output = command.current_dir(place.path().join(folder)).output();
+        let output = output.unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        (output.status.code(), text)
+    };
+    // Git does not call it renamed, and both make the same call.
+    renames("bench.py", "speed.py", &counting(0, 100_000));
+    let (_, text) = gate(".", "script:speed.py");
+    assert!(
+        text.contains("by pairs") && !text.contains(" new"),
+        "{text}"
+    );
+    // The base lies outside of the folder in which the sides are started.
+    renames("speed.py", "sub/moved.py", &counting(20, 100_000));
+    let (code, text) = gate("sub", "script:moved.py");
+    assert_eq!(code, Some(3), "{text}");
+    assert!(
+        text.contains("as ../bench.py, outside of the folder"),
+        "{text}"
+    );
+    let (_, text) = gate(".", "script:sub/moved.py");
+    assert!(
+        text.contains("by pairs") && !text.contains(" new"),
+        "{text}"
+    );
+    // Another benchmark, though the old one is the nearest of those that are gone.
+    let other = counting(0, 1_000).replace("sum(", "max(");
+    renames("sub/moved.py", "another.py", &other);
+    let (code, text) = gate(".", "script:another.py");
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("1 new; nothing was compared"), "{text}");
 }

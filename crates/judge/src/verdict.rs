@@ -90,6 +90,9 @@ fn shown(judgement: &Judgement) -> String {
     });
     let summary: Vec<String> = summary.collect();
     let mut summary = summary.join(", ");
+    if compared && judgement.rows.iter().all(|row| row.word == Word::New) {
+        summary += "; nothing was compared";
+    }
     let compared = || judgement.rows.iter().filter_map(|row| row.change());
     let pairs = compared().filter(|change| change.paired).count();
     let stored = compared().count() - pairs;

@@ -89,25 +89,32 @@ fn paths(directory: &Path, arguments: &[impl AsRef<OsStr>]) -> Vec<PathBuf> {
 /// The commit that a revision names, in full.
 ///
 /// # Errors
-/// When the revision is unknown, or the folder is not in a checkout.
+/// When the revision is unknown or ambiguous, or the folder is not in a checkout.
 fn commit(here: &Path, revision: &str) -> Result<String, SetupError> {
-    let named = format!("{revision}^{{commit}}");
-    let commit = ask(
-        here,
-        &[
-            "rev-parse",
-            "--verify",
-            "--quiet",
-            "--end-of-options",
-            &named,
-        ],
-    );
-    commit.map_err(|_| match ask(here, &["rev-parse", "--git-dir"]) {
-        Ok(_) => SetupError(format!(
-            "`{revision}` names no commit of this checkout; fetch it, or name another"
-        )),
-        Err(error) => error,
-    })
+    let parsed = |name: &str| {
+        let named = format!("{name}^{{commit}}");
+        let words = ["rev-parse", "--verify", "--quiet", "--end-of-options"];
+        ask(here, &[&words[..], &[&named]].concat())
+    };
+    let Ok(commit) = parsed(revision) else {
+        // Outside of a checkout this says so.
+        let shallow = ask(here, &["rev-parse", "--is-shallow-repository"])?;
+        let fix = match shallow.as_str() {
+            "true" => "the clone is shallow: run `git fetch --unshallow`",
+            _ => "fetch it",
+        };
+        return Err(SetupError(format!(
+            "`{revision}` names no commit of this checkout; {fix}, or name another"
+        )));
+    };
+    // Git takes a tag before a branch, with no more than a warning.
+    match parsed(&format!("refs/heads/{revision}")) {
+        Ok(branch) if branch != commit => Err(SetupError(format!(
+            "`{revision}` is a branch and the name of another commit, such as a tag; name \
+             `refs/heads/{revision}` or `refs/tags/{revision}`"
+        ))),
+        _ => Ok(commit),
+    }
 }
 
 /// Patterns by which git leaves out what a run writes, and Python beside its sources: no change
@@ -541,25 +548,6 @@ fn unwritable(repository: &Path) -> Option<SetupError> {
          writable, or measure in a clone of this checkout",
         folder.display()
     )))
-}
-
-/// The path at which the commit of a worktree has a suite or a script that this checkout has renamed.
-pub(crate) fn renamed_from(worktree: &Path, file: &str) -> Option<String> {
-    let commit = ask(worktree, &["rev-parse", "HEAD"]).ok()?;
-    let renamed = ["--find-renames", "--diff-filter=R", "--name-status"];
-    let words = [
-        &["diff", "--relative", "--no-ext-diff"],
-        &renamed[..],
-        &[&commit],
-    ]
-    .concat();
-    let listed = ask(Path::new("."), &words).ok()?;
-    listed.lines().find_map(|line| {
-        let mut names = line.split('\t').skip(1);
-        let (old, new) = (names.next()?, names.next()?);
-        let of_its_kind = Path::new(old).extension() == Path::new(new).extension();
-        (new == file && of_its_kind).then(|| old.to_owned())
-    })
 }
 
 /// The folder of a checkout's worktrees: two checkouts of one name differ by their paths.

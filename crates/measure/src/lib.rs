@@ -16,6 +16,7 @@ mod loaded;
 pub mod machine;
 pub mod made;
 pub mod preflight;
+mod renamed;
 pub mod ruler;
 pub mod schedule;
 pub mod sensitivity;

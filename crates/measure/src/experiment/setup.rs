@@ -12,6 +12,7 @@ use crate::command::from_here;
 use crate::environments::{PythonEnvironment, locked, released};
 use crate::git::{self, Place, RevisionBuild, Worktree};
 use crate::listing::{self, ListedWorkers, Started};
+use crate::renamed::Renamed;
 use crate::versions::{Pin, Spec};
 use crate::workers::{OWN, Processes, find_environment};
 use regatta_core::record::Built;
@@ -58,6 +59,9 @@ pub struct Setup {
     pub listed: ListedWorkers,
     /// Why a revision has none of its scripts.
     scripts_absent: Option<String>,
+    /// Why it has none if it makes none of the head's calls: its script, of another name, has little
+    /// in common with the head's.
+    perhaps_absent: Option<String>,
 }
 
 impl Setup {
@@ -83,7 +87,10 @@ impl Setup {
             return Ok(None);
         }
         let environment = self.environment.as_deref();
-        listing::start(&self.suite, environment, |path| self.in_checkout(path))
+        match listing::start(&self.suite, environment, |path| self.in_checkout(path)) {
+            Err(_) if self.perhaps_absent.is_some() => Ok(None),
+            started => started,
+        }
     }
 
     /// Runs them to their ends: their calls are cases, of which a filter leaves some.
@@ -98,10 +105,13 @@ impl Setup {
         let Some(started) = started else {
             return Ok(());
         };
-        self.listed = started.list(&mut self.suite)?;
+        self.listed = match started.list(&mut self.suite) {
+            Err(_) if self.perhaps_absent.is_some() => return Ok(()),
+            listed => listed?,
+        };
         let ids: Vec<String> = self.suite.cases.iter().map(ToString::to_string).collect();
         self.suite.keep(filter);
-        if self.suite.cases.is_empty() {
+        if self.suite.cases.is_empty() && self.perhaps_absent.is_none() {
             let name = &self.suite.name;
             let error = request::no_case_left(filter, name, &ids);
             return Err(ExperimentError::Usage(error));
@@ -148,6 +158,12 @@ impl Setup {
             return Err(ExperimentError::Usage(words));
         }
         let heads: BTreeSet<CaseId> = head.cases.iter().map(Case::id).collect();
+        let shares = self.suite.listed.keys().any(|id| heads.contains(id));
+        if let Some(reason) = self.perhaps_absent.take().filter(|_| !shares) {
+            self.suite.listed.clear();
+            self.left_out.clear();
+            self.scripts_absent = Some(reason);
+        }
         let own = self.suite.listed.keys();
         let own = own.filter(|id| !head.listed.contains_key(id));
         self.left_out.extend(own.cloned());
@@ -316,12 +332,20 @@ impl Setup {
             RevisionSuite::Own {
                 suite,
                 built_by_head,
+                perhaps_absent,
             } => {
+                self.perhaps_absent = perhaps_absent;
                 self.declared.0 = Some(suite.settings.clone());
                 self.built_by_head = built_by_head;
                 self.suite = *suite;
             }
             RevisionSuite::Unread(reason) => self.declared.1 = Some(reason),
+            RevisionSuite::Outside(old) => {
+                return Err(ExperimentError::NotJudged(format!(
+                    "git:{revision} has this file as {old}, outside of the folder that regatta \
+                     runs in, and nothing was compared: start regatta in a folder above both"
+                )));
+            }
             RevisionSuite::New(reason) => {
                 let cases = self.suite.cases.iter();
                 self.lacking = cases.map(|case| (case.id(), reason.clone())).collect();
@@ -362,27 +386,38 @@ impl Setup {
         let own = args.file_in(Path::new("")).unwrap_or_default();
         let own = own.to_string_lossy();
         let lacking = args.file_in(worktree).filter(|file| !file.exists());
-        let renamed = lacking
-            .as_ref()
-            .and_then(|_| git::renamed_from(worktree, &own));
         let script = Script::parse(&args.suite).and_then(Result::ok);
-        let renamed = renamed.map(|old| MeasureOptions {
-            suite: match &script {
-                Some(script) => script.at(&old),
-                None => format!("./{old}"),
-            },
-            ..args.clone()
-        });
-        if let (Some(file), None) = (lacking, &renamed) {
-            let here = Path::new(".");
-            let tracked = git::ask(here, &["ls-files", "--error-unmatch", "--", &own]);
-            if self.gates && tracked.is_ok() {
-                let file = file.strip_prefix(worktree).unwrap_or(&file);
-                return RevisionSuite::New(format!("it has no file {}", file.display()));
+        let renamed = lacking.as_ref().and_then(|_| Renamed::find(worktree, &own));
+        // A script's calls show which one it was; a suite has no such sign.
+        let renamed = renamed.filter(|renamed| script.is_some() || renamed.is_sure());
+        let (mut old, mut absent) = (None, None);
+        if let Some(file) = &lacking {
+            let file = file.strip_prefix(worktree).unwrap_or(file);
+            let reason = format!("it has no file {}", file.display());
+            let tracked = || {
+                let words = ["ls-files", "--error-unmatch", "--", &own];
+                git::ask(Path::new("."), &words).is_ok()
+            };
+            match renamed {
+                Some(renamed) if !renamed.path.starts_with("..") => {
+                    absent = (!renamed.is_sure()).then_some(reason);
+                    let path = renamed.path.to_string_lossy();
+                    old = Some(MeasureOptions {
+                        suite: match &script {
+                            Some(script) => script.at(&path),
+                            None => format!("./{path}"),
+                        },
+                        ..args.clone()
+                    });
+                }
+                Some(renamed) if self.gates && renamed.is_sure() => {
+                    return RevisionSuite::Outside(renamed.path.display().to_string());
+                }
+                _ if self.gates && tracked() => return RevisionSuite::New(reason),
+                _ => return RevisionSuite::Checkout,
             }
-            return RevisionSuite::Checkout;
         }
-        match renamed.as_ref().unwrap_or(args).load_in(worktree) {
+        match old.as_ref().unwrap_or(args).load_in(worktree) {
             Ok(mut suite) => {
                 suite.name.clone_from(&self.suite.name);
                 // A script that was renamed makes the same calls.
@@ -401,6 +436,7 @@ impl Setup {
                 RevisionSuite::Own {
                     suite: Box::new(suite),
                     built_by_head,
+                    perhaps_absent: absent,
                 }
             }
             Err(error) => {
@@ -506,7 +542,10 @@ enum RevisionSuite {
     Own {
         suite: Box<Suite>,
         built_by_head: bool,
+        perhaps_absent: Option<String>,
     },
+    /// That of the revision, which has it at this path, where regatta does not run.
+    Outside(String),
     /// That of the checkout, since the revision's cannot be read, with the reason.
     Unread(String),
     /// None: in a gate the cases of a suite that git tracks in the checkout, and that the revision
@@ -525,7 +564,7 @@ impl RevisionSuiteBuild<'_> {
     fn build_in(&self, place: &Place) -> Option<Build> {
         match self.side.suite_of(&place.directory, self.args) {
             RevisionSuite::Own { suite, .. } => suite.build,
-            RevisionSuite::New(_) => None,
+            RevisionSuite::New(_) | RevisionSuite::Outside(_) => None,
             RevisionSuite::Checkout | RevisionSuite::Unread(_) => self.side.suite.build.clone(),
         }
     }
