@@ -467,6 +467,14 @@ def test_what_is_said_of_a_script_that_cannot_be_served(
     assert words in refused(write(tmp_path, script), request=request_type)
 
 
+def test_a_part_of_a_package_that_no_build_made_is_named(tmp_path: Path) -> None:
+    package = tmp_path / "fast"
+    package.mkdir()
+    (package / "__init__.py").write_text("from fast._c import total")
+    words = refused(write(tmp_path, "import fast"), request="hello")
+    assert f"No module named 'fast._c'. If a build makes it in {package}, as an" in words
+
+
 def test_a_script_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert "none.py cannot be read: No such file" in refused(
         str(tmp_path / "none.py"), request="hello"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import errno
+import importlib.util
 import json
 import os
 import random
@@ -37,7 +38,7 @@ from regatta_worker.script.readers.returning import poisoned
 from regatta_worker.script.results import outputs
 from regatta_worker.script.timers import ADAPTERS, Timed
 from regatta_worker.script.timing import ScriptCase, quick
-from regatta_worker.serving import Session, number_or_null
+from regatta_worker.serving import Session, is_installed, number_or_null
 
 Key = tuple[str, frozenset[tuple[str, Any]]]
 
@@ -379,6 +380,14 @@ def _advised(words: str, error: BaseException) -> str:
     if isinstance(error, EOFError):
         return f"{words}: the script asks for input, but has no input; give it as an argument"
     if isinstance(error, ModuleNotFoundError):
+        package, _, module = str(error.name).partition(".")
+        spec = importlib.util.find_spec(package) if module else None
+        places = (spec and spec.submodule_search_locations) or []
+        if folder := next((place for place in places if not is_installed(f"{place}/")), ""):
+            return (
+                f"{words}. If a build makes it in {folder}, as an extension in place, give that "
+                "build to a suite ([build] and this script), which builds a revision, too"
+            )
         return (
             f"{words}. Is it installed for {sys.executable}? Another Python is named in "
             f"REGATTA_PYTHON or [environments.default]; a folder in `paths` there"
