@@ -273,6 +273,9 @@ fn in_plain_words(message: &str, is_key: bool) -> String {
             "floating point" => "float",
             text => text,
         };
+        if kind == "integer" && ["a whole number", "any value"].contains(&expected) {
+            return "the number is out of range".to_owned();
+        }
         return format!("expected {expected}, found {kind}");
     }
     message.to_owned()
