@@ -1,8 +1,13 @@
-//! Expectations: relations that must hold inside one run, without any baseline.
+//! Expectations, which must hold inside one run, without any baseline: relations between cases,
+//! and limits on their [figures].
 //!
 //! A case and the cases that it is compared with ran in the same processes, minutes apart at
 //! most. They are compared by the [rule](super::rule), in pairs: what one process does to both
 //! cancels. The allowed ratio is the threshold.
+
+mod figures;
+
+pub use figures::on_builds;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -15,7 +20,7 @@ use super::metrics::{ComparedValues, computes, longer_by_tasks, values_of};
 use super::rule::{GATE_ERROR, LOOKS_THAT_CALL, Terms};
 use super::structure::{Structures, changes, multiprocessors};
 use regatta_core::record::{CaseRecord, RunHeader, Side, Status, WorkerRecord};
-use regatta_core::suite::{Expectation, Metric, Quantity};
+use regatta_core::suite::{Expectation, Metric, Quantity, Selector};
 use regatta_worker::attention::{Case, CaseId};
 use regatta_worker::units::{Nanoseconds, Ratio, counted};
 
@@ -32,29 +37,23 @@ pub struct Expectations {
 
 /// Compares each case of a side with what its suite expects.
 pub fn expectations(side: &Side) -> Expectations {
-    let mut cases = Vec::new();
-    let mut unread = Vec::new();
-    for (id, record) in &side.cases {
-        match id.case() {
-            Ok(case) => cases.push(ExpectedCase { id, case, record }),
-            Err(_) => unread.push(id),
-        }
-    }
-    let rules = &side.header.rules.expectations;
+    let header = &side.header;
+    let cases = side.cases.iter();
+    let cases = cases.filter_map(|(id, record)| {
+        let case = id.case().ok()?;
+        Some(ExpectedCase { id, case, record })
+    });
+    let cases: Vec<ExpectedCase> = cases.collect();
+    let partly = !header.suite.filter.is_empty();
     let (mut gaps, mut notes) = (Vec::new(), Vec::new());
-    if !unread.is_empty() && !rules.is_empty() {
-        gaps.push(format!(
-            "{} could not be compared by any expectation, since regatta cannot \
-             read its id: {}",
-            counted(unread.len(), "case"),
-            list(unread)
-        ));
-    }
-    let partly = !side.header.suite.filter.is_empty();
-    let (mut chosen, mut unmeasured) = (Vec::new(), Vec::new());
-    for rule in rules {
+    let (mut chosen, mut unmeasured, mut limits) = (Vec::new(), Vec::new(), Vec::new());
+    for rule in &header.rules.expectations {
+        let Some(relation) = Relation::new(rule) else {
+            limits.extend(figures::results(rule, &cases, header));
+            continue;
+        };
         let before = chosen.len();
-        let (alone, left_out) = choose(rule, &cases, &side.header, &mut chosen);
+        let (alone, left_out) = choose(relation, &cases, header, &mut chosen);
         if chosen.len() > before && !left_out.is_empty() {
             notes.push(format!(
                 "`{}` holds no case to {}, which {} no time here: {}",
@@ -79,7 +78,7 @@ pub fn expectations(side: &Side) -> Expectations {
                 // A part of a suite may leave out what it speaks of.
                 _ if partly => notes.push(sentence),
                 Some(first) => {
-                    let result = without_value(rule, first, &cases, &side.header);
+                    let result = without_value(relation, first, &cases, header);
                     unmeasured.push(result.missing_at(&rule.origin));
                 }
                 None => gaps.push(sentence),
@@ -87,17 +86,18 @@ pub fn expectations(side: &Side) -> Expectations {
         }
     }
     let error = GATE_ERROR / (chosen.len().max(1) * LOOKS_THAT_CALL) as f64;
-    let results = chosen.iter().map(|(rule, case, against)| {
-        let result = judge(rule, case, against, &side.header, error);
-        result.missing_at(&rule.origin)
+    let results = chosen.iter().map(|(relation, case, references)| {
+        let result = judge(*relation, case, references, header, error);
+        result.missing_at(&relation.rule.origin)
     });
     let mut results: Vec<ExpectationResult> = results.chain(unmeasured).collect();
-    if side.header.settings.structure_only {
+    if header.settings.structure_only {
         for result in &mut results {
             result.word = Word::Skipped;
             result.reason = Some("no time was taken".to_owned());
         }
     }
+    results.extend(limits);
     Expectations {
         results,
         gaps,
@@ -105,25 +105,28 @@ pub fn expectations(side: &Side) -> Expectations {
     }
 }
 
-/// The result of an expectation that compared no case: skipped if `optional` names each case that
+/// The result of a relation that compared no case: skipped if `optional` names each case that
 /// it lacks, else missing.
 fn without_value(
-    rule: &Expectation,
+    relation: Relation,
     first: &ExpectedCase,
     cases: &[ExpectedCase],
     header: &RunHeader,
 ) -> ExpectationResult {
-    let optional = &header.rules.policy.optional;
+    let Relation { rule, against, .. } = relation;
     let involved = cases
         .iter()
-        .filter(|one| rule.case.matches(&one.case) || rule.against.matches(&one.case));
-    let lacking = involved.filter(|one| one.record.status != Status::Measured);
+        .filter(|one| rule.case.matches(&one.case) || against.matches(&one.case));
+    let lacking = involved.filter(|one| !one.is_measured());
     let lacking: Vec<&CaseId> = lacking.map(|one| one.id).collect();
-    let mut result = empty(rule, first);
     let reason = "the suite has no case that it could be compared with".to_owned();
-    let (word, reason) = unmeasured(&lacking, optional).unwrap_or((Word::Missing, reason));
-    (result.word, result.reason) = (word, Some(reason));
-    result
+    let known = unmeasured(&lacking, &header.rules.policy.optional);
+    let (word, reason) = known.unwrap_or((Word::Missing, reason));
+    ExpectationResult {
+        word,
+        reason: Some(reason),
+        ..ExpectationResult::missing(rule, Some(first.id))
+    }
 }
 
 struct ExpectedCase<'a> {
@@ -132,98 +135,117 @@ struct ExpectedCase<'a> {
     record: &'a CaseRecord,
 }
 
-/// An expectation, a case that it is about, and what that is compared with.
+impl ExpectedCase<'_> {
+    fn is_measured(&self) -> bool {
+        self.record.status == Status::Measured
+    }
+
+    fn is_unsupported(&self) -> bool {
+        matches!(self.record.status, Status::Unsupported { .. })
+    }
+
+    /// True where nothing is expected of it: it is unsupported, or failed as `optional` allows.
+    fn is_excused(&self, optional: &[String]) -> bool {
+        self.is_unsupported() || (!self.is_measured() && allowed(self.id, optional))
+    }
+}
+
+/// An expectation that compares times of cases.
+#[derive(Clone, Copy)]
+struct Relation<'a> {
+    rule: &'a Expectation,
+    against: &'a Selector,
+    metric: Metric,
+    /// Largest allowed ratio of times.
+    within: Ratio,
+}
+
+impl<'a> Relation<'a> {
+    /// `None` for a limit on a figure.
+    fn new(rule: &'a Expectation) -> Option<Relation<'a>> {
+        let Quantity::Metric(metric) = rule.metric else {
+            return None;
+        };
+        Some(Relation {
+            rule,
+            against: rule.against.as_ref()?,
+            metric,
+            within: Ratio(rule.at_most?),
+        })
+    }
+}
+
+/// A relation, a case that it is about, and what that is compared with.
 type Chosen<'a> = (
-    &'a Expectation,
+    Relation<'a>,
     &'a ExpectedCase<'a>,
     Vec<&'a ExpectedCase<'a>>,
 );
 
-/// Adds each case that the rule is about; returns those for which no reference was planned, or
+/// Adds each case that the relation is about; returns those for which no reference was planned, or
 /// none that this machine supports, and references that are left out beside others.
 fn choose<'a>(
-    rule: &'a Expectation,
+    relation: Relation<'a>,
     cases: &'a [ExpectedCase<'a>],
     header: &RunHeader,
     chosen: &mut Vec<Chosen<'a>>,
 ) -> (Vec<&'a CaseId>, BTreeSet<&'a CaseId>) {
-    let allow = &header.rules.policy.optional;
+    let Relation { rule, against, .. } = relation;
+    let optional = &header.rules.policy.optional;
     let mut groups: BTreeMap<Vec<(String, String)>, Vec<&ExpectedCase>> = BTreeMap::new();
-    for reference in cases.iter().filter(|c| rule.against.matches(&c.case)) {
+    for reference in cases.iter().filter(|c| against.matches(&c.case)) {
         let key = rule.alike(&reference.case);
         groups.entry(key).or_default().push(reference);
     }
-    let unsupported = |candidate: &ExpectedCase| {
-        let status = &candidate.record.status;
-        matches!(status, Status::Unsupported { .. })
-    };
-    let failed = |candidate: &ExpectedCase| candidate.record.status != Status::Measured;
-    let excused = |candidate: &ExpectedCase| {
-        unsupported(candidate) || (failed(candidate) && allowed(candidate.id, allow))
-    };
     let (mut alone, mut left_out) = (Vec::new(), BTreeSet::new());
     for case in cases.iter().filter(|c| rule.case.matches(&c.case)) {
-        if excused(case) {
+        if case.is_excused(optional) {
             continue;
         }
         let group = groups.get(&rule.alike(&case.case));
-        let planned = group
-            .into_iter()
-            .flatten()
-            .copied()
-            .filter(|reference| reference.id != case.id && !unsupported(reference));
+        let others = || {
+            let group = group.into_iter().flatten().copied();
+            group.filter(|reference| reference.id != case.id)
+        };
         // One that may fail, and did, is left out beside others; where all of them did,
         // there is nothing to compare the case with.
+        let planned = others().filter(|reference| !reference.is_unsupported());
         let (failing, references): (Vec<&ExpectedCase>, Vec<&ExpectedCase>) =
-            planned.partition(|reference| excused(reference));
+            planned.partition(|reference| reference.is_excused(optional));
         if !references.is_empty() {
-            let same = group
-                .into_iter()
-                .flatten()
-                .filter(|reference| reference.id != case.id);
-            let absent = same.filter(|reference| failed(reference));
+            let absent = others().filter(|reference| !reference.is_measured());
             left_out.extend(absent.map(|reference| reference.id));
-        }
-        match (references.is_empty(), failing.is_empty()) {
-            (false, _) => chosen.push((rule, case, references)),
-            (true, false) => chosen.push((rule, case, failing)),
-            (true, true) => alone.push(case.id),
+            chosen.push((relation, case, references));
+        } else if !failing.is_empty() {
+            chosen.push((relation, case, failing));
+        } else {
+            alone.push(case.id);
         }
     }
     (alone, left_out)
 }
 
 /// The metric that is compared: on the CPU host and device are one.
-fn metric(rule: &Expectation, case: &ExpectedCase, header: &RunHeader) -> Metric {
+fn metric(relation: Relation, case: &ExpectedCase, header: &RunHeader) -> Metric {
     let worker = header.worker_of(&case.case);
     let on_cpu = worker.is_some_and(WorkerRecord::runs_on_processor);
-    match rule.metric {
+    match relation.metric {
         Metric::Host if on_cpu && case.record.median(Metric::Host).is_none() => Metric::Device,
         metric => metric,
     }
 }
 
-/// A result without a value.
-fn empty(rule: &Expectation, case: &ExpectedCase) -> ExpectationResult {
-    ExpectationResult {
-        case: Some(case.id.clone()),
-        at_most: Some(rule.within.0),
-        ..ExpectationResult::missing(&rule.name, Quantity::Metric(rule.metric))
-    }
-}
-
 fn judge(
-    rule: &Expectation,
+    relation: Relation,
     case: &ExpectedCase,
     references: &[&ExpectedCase],
     header: &RunHeader,
     error: f64,
 ) -> ExpectationResult {
-    let mut result = empty(rule, case);
+    let mut result = ExpectationResult::missing(relation.rule, Some(case.id));
     let centre = |candidate: &ExpectedCase| {
-        let measured = candidate.record.status == Status::Measured;
-        let median = candidate.record.median(metric(rule, candidate, header));
-        median.filter(|_| measured)
+        let median = candidate.record.median(metric(relation, candidate, header));
+        median.filter(|_| candidate.is_measured())
     };
     // Choosing the fastest of several favours a lucky one; the limit a suite sets
     // leaves room for that.
@@ -234,7 +256,7 @@ fn judge(
     let (Some(_), Some((_, best))) = (centre(case), best) else {
         let all = std::iter::once(case).chain(references.iter().copied());
         let missing = all.filter(|candidate| centre(candidate).is_none());
-        let what = match rule.metric {
+        let what = match relation.metric {
             Metric::Device => "not measured".to_owned(),
             other => format!("not measured, or without {}", other.text()),
         };
@@ -243,11 +265,7 @@ fn judge(
         return result;
     };
     result.against = Some(best.id.clone());
-    if !(rule.within.is_finite() && rule.within > Ratio(0.0)) {
-        result.reason = Some("its limit is not a positive number".to_owned());
-        return result;
-    }
-    let Some((decision, shift, reason)) = by_rule(rule, (case, best), header, error) else {
+    let Some((decision, shift, reason)) = by_rule(relation, (case, best), header, error) else {
         result.reason = Some("no invocation has both values".to_owned());
         return result;
     };
@@ -259,7 +277,7 @@ fn judge(
     result.may_be_worse = decision.may_be_worse;
     result.open = decision.may_be_worse && decision.open;
     if result.word == Word::Regressed {
-        let cause = cause(rule, (case, best), &result, header);
+        let cause = cause(relation, (case, best), &result, header);
         result.reason = match (result.reason, cause) {
             (Some(reason), Some(cause)) => Some(format!("{reason}; {cause}")),
             (reason, cause) => cause.or(reason),
@@ -270,12 +288,12 @@ fn judge(
 
 /// Decides by the rule; also the logarithm that the head's values were shifted by, and the reason.
 fn by_rule(
-    rule: &Expectation,
+    relation: Relation,
     (of, best): (&ExpectedCase, &ExpectedCase),
     header: &RunHeader,
     error: f64,
 ) -> Option<(Decision, f64, Option<String>)> {
-    let threshold = rule.within.0.ln();
+    let threshold = relation.within.0.ln();
     // A limit below 1 demands that the case is that much faster.
     let shift = threshold.min(0.0);
     let terms = Terms::last(threshold.max(0.0), error);
@@ -287,7 +305,7 @@ fn by_rule(
         }
         compared
     };
-    let metrics = [best, of].map(|one| metric(rule, one, header));
+    let metrics = [best, of].map(|one| metric(relation, one, header));
     let values = compared(metrics, 0.0);
     let (base, head) = (best.record, of.record);
     let may_replace = metrics.iter().all(|metric| metric.is_wall_time())
@@ -310,16 +328,16 @@ const TOLD_TOO: f64 = 0.6;
 /// The causes, at most two, of the difference between a case and the one it is compared with: the
 /// rules that explain a change over time explain a difference within a run as well.
 fn cause(
-    rule: &Expectation,
+    relation: Relation,
     (of, best): (&ExpectedCase, &ExpectedCase),
     result: &ExpectationResult,
     header: &RunHeader,
 ) -> Option<String> {
-    let clock = |case: &ExpectedCase| match rule.metric {
+    let clock = |case: &ExpectedCase| match relation.metric {
         Metric::Host if case.record.median(Metric::Host).is_some() => TimeSource::Host,
         _ => TimeSource::of_case(header, case.id, case.record),
     };
-    let time = |case: &ExpectedCase| case.record.median(rule.metric).map(Nanoseconds);
+    let time = |case: &ExpectedCase| case.record.median(relation.metric).map(Nanoseconds);
     let sms = multiprocessors(header, of.id);
     let changes = changes(&Structures {
         base: best.record,
@@ -335,7 +353,7 @@ fn cause(
         base_clock: clock(best),
         clock: clock(of),
         ratio: Ratio(result.value?),
-        threshold: rule.within.growth(),
+        threshold: relation.within.growth(),
         versions: Vec::new(),
         sms,
         cores: header.cores(),

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use regatta_core::record::{Fault, now};
-use regatta_core::suite::{Action, Limit, Metric, Origin, Quantity};
+use regatta_core::suite::{Action, Expectation, Metric, Origin, Quantity};
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::{
     ARROW, Nanoseconds, Rate, Ratio, RatioInterval, Share, from_to, is_zero,
@@ -302,16 +302,16 @@ pub struct ExpectationResult {
 }
 
 impl ExpectationResult {
-    /// A result without a value, of no case and no build yet.
-    pub fn missing(name: &str, metric: Quantity) -> ExpectationResult {
+    /// A result without a value.
+    pub fn missing(rule: &Expectation, case: Option<&CaseId>) -> ExpectationResult {
         ExpectationResult {
-            name: name.to_owned(),
-            case: None,
+            name: rule.name.clone(),
+            case: case.cloned(),
             built: None,
-            metric,
+            metric: rule.metric.clone(),
             against: None,
-            at_least: None,
-            at_most: None,
+            at_least: rule.at_least,
+            at_most: rule.at_most,
             value: None,
             low: None,
             high: None,
@@ -322,24 +322,24 @@ impl ExpectationResult {
         }
     }
 
-    /// Compares a figure with a limit.
-    pub fn of_limit(
-        limit: &Limit,
+    /// Compares a figure with its bounds.
+    pub fn of_figure(
+        rule: &Expectation,
+        case: Option<&CaseId>,
         value: Option<f64>,
         reason: Option<String>,
     ) -> ExpectationResult {
-        ExpectationResult {
-            at_least: limit.at_least,
-            at_most: limit.at_most,
+        let result = ExpectationResult {
             value,
             word: match value {
                 None => Word::Missing,
-                Some(value) if limit.allows(value) => Word::Same,
+                Some(value) if rule.allows(value) => Word::Same,
                 Some(_) => Word::Regressed,
             },
             reason,
-            ..ExpectationResult::missing(&limit.name, limit.count.clone())
-        }
+            ..ExpectationResult::missing(rule, case)
+        };
+        result.missing_at(&rule.origin)
     }
 
     /// The same with where the suite demands it, where it has no value.

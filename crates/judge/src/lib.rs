@@ -11,7 +11,7 @@ mod comparable;
 mod complete;
 mod conditions;
 mod decide;
-mod expect;
+pub mod expect;
 pub mod history;
 pub mod judgement;
 mod metrics;
@@ -116,12 +116,7 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
         weaker: weaker(&demands.weaker, base),
         paired,
         rows,
-        expectations: [
-            expected.results,
-            structure::limits(head),
-            structure::limits_on_builds(&head.header.rules, &head.header.built),
-        ]
-        .concat(),
+        expectations: expected.results,
         gaps: [
             expected.gaps,
             base.and_then(|base| conditions::checked_less(base, head))

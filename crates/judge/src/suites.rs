@@ -8,7 +8,7 @@ use super::comparable::{differ, list};
 use super::judgement::Mismatch;
 use super::operators;
 use regatta_core::record::{RunHeader, in_turn};
-use regatta_core::suite::{Cache, Metric, Rules, Settings};
+use regatta_core::suite::{Cache, Expectation, Metric, Quantity, Rules, Settings};
 use regatta_worker::attention::CaseId;
 
 /// The demands in which two suites differ.
@@ -150,63 +150,32 @@ fn policy(demands: &mut Demands, base: &Rules, head: &Rules, is_given: bool) {
     demands.add("policy.day", day(base.day), day(head.day), is_larger);
 }
 
-/// An expectation or a limit: what it is of, and the bounds of what is compared.
-struct NamedDemand {
-    subject: String,
-    least: f64,
-    most: f64,
+/// The subject of an expectation: the same subject with other bounds is the same demand, moved.
+fn subject(one: &Expectation) -> String {
+    let metric = match &one.metric {
+        Quantity::Metric(metric) => metric.text().to_owned(),
+        figure => figure.to_string(),
+    };
+    let kernel = one.kernel.iter().map(|kernel| format!(" in {kernel}"));
+    let against = one.against.iter().map(|cases| format!(" against {cases}"));
+    let (kernel, against): (String, String) = (kernel.collect(), against.collect());
+    format!("{metric}{kernel} of {}{against}", one.case)
 }
 
-impl NamedDemand {
-    fn text(&self) -> String {
-        let bounds = [("at least", self.least), ("at most", self.most)];
-        let bounds = bounds.into_iter().filter(|(_, bound)| bound.is_finite());
-        let bounds: Vec<String> = bounds
-            .map(|(word, bound)| format!("{word} {bound}"))
-            .collect();
-        bounds.join(" and ")
-    }
+/// `at least 0.5 and at most 1`.
+fn bounds(one: &Expectation) -> String {
+    let bounds = [("at least", one.at_least), ("at most", one.at_most)];
+    let bounds = bounds
+        .into_iter()
+        .filter_map(|(word, bound)| Some(format!("{word} {}", bound?)));
+    bounds.collect::<Vec<_>>().join(" and ")
 }
 
-/// Expectations and limits, by their names.
-fn by_name(rules: &Rules) -> BTreeMap<&str, Vec<NamedDemand>> {
-    let expectations = rules.expectations.iter().map(|one| {
-        let subject = format!(
-            "{} of {} against {}",
-            one.metric.text(),
-            one.case,
-            one.against
-        );
-        let (least, most) = (f64::NEG_INFINITY, one.within.0);
-        (
-            one.name.as_str(),
-            NamedDemand {
-                subject,
-                least,
-                most,
-            },
-        )
-    });
-    let limits = rules.limits.iter().map(|one| {
-        let kernel = one
-            .kernel
-            .as_ref()
-            .map_or(String::new(), |kernel| format!(" in {kernel}"));
-        let subject = format!("{}{kernel} of {}", one.count, one.case);
-        let least = one.at_least.unwrap_or(f64::NEG_INFINITY);
-        let most = one.at_most.unwrap_or(f64::INFINITY);
-        (
-            one.name.as_str(),
-            NamedDemand {
-                subject,
-                least,
-                most,
-            },
-        )
-    });
-    let mut all: BTreeMap<&str, Vec<NamedDemand>> = BTreeMap::new();
-    for (name, demand) in expectations.chain(limits) {
-        all.entry(name).or_default().push(demand);
+/// Expectations by their names.
+fn by_name(rules: &Rules) -> BTreeMap<&str, Vec<&Expectation>> {
+    let mut all: BTreeMap<&str, Vec<&Expectation>> = BTreeMap::new();
+    for one in &rules.expectations {
+        all.entry(&one.name).or_default().push(one);
     }
     all
 }
@@ -216,24 +185,27 @@ fn named(demands: &mut Demands, base: &Rules, head: &Rules) {
     let names: BTreeSet<&&str> = base.keys().chain(head.keys()).collect();
     for &&name in &names {
         let [was, is] = [&base, &head].map(|side| side.get(name).map_or(&[][..], Vec::as_slice));
-        let alike = |a: &NamedDemand, b: &NamedDemand| a.subject == b.subject;
-        let holds = |demand: &NamedDemand| {
-            let mut others = is.iter().filter(|other| alike(demand, other));
-            others.any(|other| other.least >= demand.least && other.most <= demand.most)
+        let holds = |one: &&Expectation| {
+            let least = |one: &Expectation| one.at_least.unwrap_or(f64::NEG_INFINITY);
+            let most = |one: &Expectation| one.at_most.unwrap_or(f64::INFINITY);
+            let mut others = is.iter().filter(|other| subject(other) == subject(one));
+            others.any(|other| least(other) >= least(one) && most(other) <= most(one))
         };
-        let is_moved = |demand: &NamedDemand| !is.iter().any(|other| alike(demand, other));
+        let is_moved = |one: &&Expectation| !is.iter().any(|other| subject(other) == subject(one));
         let moved = !is.is_empty() && was.iter().any(is_moved);
-        let text = |side: &[NamedDemand]| match side {
-            [] => "absent".to_owned(),
-            side => {
-                let each = side.iter().map(|demand| {
-                    if moved {
-                        format!("{} {}", demand.subject, demand.text())
-                    } else {
-                        demand.text()
-                    }
-                });
-                each.collect::<Vec<_>>().join("; ")
+        let text = |side: &[&Expectation]| {
+            let each = side.iter().map(|one| {
+                if moved {
+                    format!("{} {}", subject(one), bounds(one))
+                } else {
+                    bounds(one)
+                }
+            });
+            let each: Vec<String> = each.collect();
+            if each.is_empty() {
+                "absent".to_owned()
+            } else {
+                each.join("; ")
             }
         };
         let is_weaker = !was.iter().all(holds);

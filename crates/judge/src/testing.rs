@@ -4,9 +4,23 @@ pub use regatta_core::record::testing::*;
 
 use regatta_core::machine::Launch;
 use regatta_core::record::CaseRecord;
-use regatta_core::suite::Metric;
+use regatta_core::suite::{Expectation, Metric, Origin, Quantity, Selector};
 use regatta_worker::attention::ParamValue;
 use regatta_worker::units::Nanoseconds;
+
+/// The demand that the device time of cases is within so many times the best of others.
+pub fn expectation(name: &str, case: Selector, against: Selector, within: f64) -> Expectation {
+    Expectation {
+        name: name.to_owned(),
+        case,
+        against: Some(against),
+        metric: Quantity::Metric(Metric::Device),
+        kernel: None,
+        at_least: None,
+        at_most: Some(within),
+        origin: Origin::default(),
+    }
+}
 
 /// A record of what is written: `kernel@blocks`, `count=number`, `.parameter=value`, and figures
 /// such as `+device=75.8`, times in microseconds.

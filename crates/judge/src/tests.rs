@@ -1,13 +1,12 @@
 //! Judgements of pairs of sides.
 
 use super::judgement::{Row, Word};
-use super::testing::{around, disturbed, failed, side, timed, unsupported, with};
+use super::testing::{around, disturbed, expectation, failed, side, timed, unsupported, with};
 use super::*;
 use crate::judgement::VerdictOutcome;
 use regatta_core::record::{CaseRecord, Fault, PairSide, Pairing, RunHeader, Status};
-use regatta_core::suite::{Expectation, Metric, Override, Selector};
+use regatta_core::suite::{Metric, Override, Selector};
 use regatta_worker::attention::CaseId;
-use regatta_worker::units::Ratio;
 use std::collections::BTreeMap;
 
 const A: &str = "cpu/flash:s64,d64";
@@ -410,14 +409,8 @@ fn a_violated_expectation_fails_without_any_baseline() {
             let values = vec![value.to_owned()];
             Selector([("num_splits_key".to_owned(), values)].into())
         };
-        side.header.rules.expectations.push(Expectation {
-            name: "auto is good".to_owned(),
-            case: selects("auto"),
-            against: selects("4"),
-            within: Ratio(1.1),
-            metric: Metric::Device,
-            origin: Default::default(),
-        });
+        let expectation = expectation("auto is good", selects("auto"), selects("4"), 1.1);
+        side.header.rules.expectations.push(expectation);
         judge(&side, None, &Options::ALONE)
     };
     let violated = expecting("100");
@@ -543,16 +536,9 @@ fn pairs_without_a_value_take_nothing_back() {
 /// that were checked after timing in the base alone do not pass.
 #[test]
 fn a_weaker_suite_is_named_and_a_weaker_check_does_not_pass() {
-    let expectation = |case: &str, within: f64| Expectation {
-        name: "auto is good".to_owned(),
-        case: Selector(BTreeMap::from([(
-            "variant".to_owned(),
-            vec![case.to_owned()],
-        )])),
-        against: Selector::default(),
-        within: Ratio(within),
-        metric: Metric::Device,
-        origin: Default::default(),
+    let expectation = |case: &str, within: f64| {
+        let case = Selector([("variant".to_owned(), vec![case.to_owned()])].into());
+        expectation("auto is good", case, Selector::default(), within)
     };
     let mut base = cases("100 200");
     base.header

@@ -6,8 +6,8 @@ use crate::cli::{Ended, Stop, note, print_json, show_blocks, watch_for};
 use regatta_core::record::SUITE_BUILD;
 use regatta_core::secrets;
 use regatta_core::suite::{self, BUILTIN, Suite};
+use regatta_judge::expect::on_builds;
 use regatta_judge::judgement::{ExpectationResult, Word};
-use regatta_judge::structure::limits_on_builds;
 use regatta_measure::building::{BuildingError, SuiteBuild, build_suite};
 use regatta_measure::experiment::arm::reports;
 use regatta_report::document::{Block, ListItem, Tone};
@@ -62,12 +62,10 @@ pub fn run(name: &str, json: bool) -> Ended {
 
 /// A command that found everything up to date has no time of a build to limit.
 fn check_limits(suite: &Suite, outcome: &SuiteBuild) -> Vec<ExpectationResult> {
-    if outcome.rebuilt {
-        let built = (SUITE_BUILD.to_owned(), outcome.built.clone());
-        limits_on_builds(&suite.rules, &[built].into())
-    } else {
-        Vec::new()
-    }
+    let built = [(SUITE_BUILD.to_owned(), outcome.built.clone())].into();
+    let rules = suite.rules.expectations.iter();
+    let limits = rules.filter(|rule| outcome.rebuilt && rule.metric.is_of_build());
+    limits.flat_map(|rule| on_builds(rule, &built)).collect()
 }
 
 fn show(

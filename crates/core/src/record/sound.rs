@@ -172,20 +172,19 @@ fn of_rules(rules: &Rules) -> Option<String> {
         let name = format!("policy.thresholds.{}", metric.name());
         impossible(&name, [threshold.0], 0.0..=1e3, ", beyond 0 to 1000")
     };
-    let within = |of: &Expectation| {
-        let name = format!("expectation {:?}", of.name);
-        impossible(
-            &name,
-            [of.within.0],
-            0.01..=100.0,
-            " times, beyond 0.01 to 100",
-        )
+    let ratio = |one: &Expectation| {
+        let name = format!("expectation {:?}", one.name);
+        let ratio = one
+            .against
+            .as_ref()
+            .map(|_| one.at_most.unwrap_or(f64::NAN));
+        impossible(&name, ratio, 0.01..=100.0, " times, beyond 0.01 to 100")
     };
     shares
         .into_iter()
         .find_map(share)
         .or_else(|| policy.thresholds.iter().find_map(threshold))
-        .or_else(|| rules.expectations.iter().find_map(within))
+        .or_else(|| rules.expectations.iter().find_map(ratio))
 }
 
 /// The first value that nothing can have, as a sentence: `clock_mhz holds -5 MHz: no device runs at

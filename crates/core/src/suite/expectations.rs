@@ -7,11 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::document::{DocumentError, TomlDocument, key, name_hint, or_near};
 use super::file::{ExpectTable, Facets};
 use super::sweep::facets;
-use super::{Count, Expectation, Limit, Metric, Origin, Quantity, Selector, Suite};
+use super::{Count, Expectation, Metric, Origin, Quantity, Selector, Suite};
 use regatta_worker::attention::axes::{SEQ, SEQ_AXES};
 use regatta_worker::attention::{Case, FACETS, ParamValue, Params, VariantId};
 use regatta_worker::operator::Problem;
-use regatta_worker::units::Ratio;
 
 /// Each is compared with every case: more than these take longer to read than to measure.
 const MAX_EXPECTATIONS: usize = 500;
@@ -25,8 +24,7 @@ pub(super) fn read(
     tables: &[ExpectTable],
     suite: &mut Suite,
 ) -> Result<(), DocumentError> {
-    let rules = &suite.rules;
-    let all = tables.len() + rules.expectations.len() + rules.limits.len();
+    let all = tables.len() + suite.rules.expectations.len();
     for (table, count) in [("expect", all), ("set", suite.overrides.len())] {
         if count > MAX_EXPECTATIONS {
             let error = format!(
@@ -41,17 +39,9 @@ pub(super) fn read(
             at: format!("expect[{place}]"),
             suite,
         };
-        match &table.against {
-            Some(against) => {
-                let expectation = reading.expectation(table, against)?;
-                suite.rules.expectations.push(expectation);
-            }
-            None => {
-                let (limit, counts) = reading.limit(table)?;
-                suite.rules.limits.push(limit);
-                suite.counts.extend(counts);
-            }
-        }
+        let (expectation, counts) = reading.expectation(table)?;
+        suite.rules.expectations.push(expectation);
+        suite.counts.extend(counts);
     }
     expect_the_best(suite);
     Ok(())
@@ -70,12 +60,73 @@ impl TableReader<'_> {
         self.document.error(&key(&self.at, name), message)
     }
 
-    fn expectation(
-        &self,
-        table: &ExpectTable,
-        against: &Facets,
-    ) -> Result<Expectation, DocumentError> {
+    fn expectation(&self, table: &ExpectTable) -> Result<(Expectation, Vec<Count>), DocumentError> {
         let whole = |message: &str| self.document.error(&self.at, message);
+        let (metric, function) = match table.against {
+            Some(_) => self.compared(table)?,
+            None => self.figure(table)?,
+        };
+        let case = match (&table.case, metric.is_of_build()) {
+            (Some(case), false) => self.selector("case", case)?,
+            (None, true) => Selector::default(),
+            (None, false) => return Err(whole("`case` is missing")),
+            (Some(_), true) => {
+                let error =
+                    format!("`{metric}` is the time of a build, not of a case; leave `case` out");
+                return Err(self.error("case", error));
+            }
+        };
+        let bounds = match table.against {
+            Some(_) => self.ratio(table)?,
+            None => self.bounds(table)?,
+        };
+        let against = table.against.as_ref();
+        let against = against.map(|against| self.selector("against", against));
+        let against = against.transpose()?;
+        let mut cases = self.suite.cases.iter();
+        if let Some(against) = &against
+            && cases.all(|one| case.matches(one) == against.matches(one))
+        {
+            return Err(whole(
+                "`case` and `against` select the same cases, so it compares nothing; name a \
+                 facet in which they differ",
+            ));
+        }
+        let counts = match function {
+            Some(function) => self.counts(&function, &case)?,
+            None => Vec::new(),
+        };
+        let name = table.name.clone().unwrap_or_else(|| match &against {
+            Some(against) => {
+                let metric = match metric {
+                    Quantity::Metric(metric) if metric != Metric::Device => {
+                        format!("{} of ", metric.text())
+                    }
+                    _ => String::new(),
+                };
+                format!("{metric}{case} {bounds} of {against}")
+            }
+            None => match (&table.kernel, metric.is_of_build()) {
+                (Some(kernel), _) => format!("{metric} of {kernel} {bounds}"),
+                (None, true) => format!("{metric} {bounds}"),
+                (None, false) => format!("{metric} of {case} {bounds}"),
+            },
+        });
+        let expectation = Expectation {
+            name,
+            case,
+            against,
+            metric,
+            kernel: table.kernel.clone(),
+            at_least: table.at_least,
+            at_most: table.within.or(table.at_most),
+            origin: Origin(self.document.place(&self.at)),
+        };
+        Ok((expectation, counts))
+    }
+
+    /// The metric that is compared with that of other cases.
+    fn compared(&self, table: &ExpectTable) -> Result<(Quantity, Option<String>), DocumentError> {
         for (key, is_there) in [
             ("kernel", table.kernel.is_some()),
             ("at_most", table.at_most.is_some()),
@@ -86,15 +137,6 @@ impl TableReader<'_> {
                 return Err(self.error(key, error));
             }
         }
-        let case = table
-            .case
-            .as_ref()
-            .ok_or_else(|| whole("`case` is missing"))?;
-        let within = table.within.ok_or_else(|| whole("`within` is missing"))?;
-        if !(0.01..=100.0).contains(&within) {
-            let error = "a limit is a ratio of times from 0.01 to 100: 1.10 allows 10 % more";
-            return Err(self.error("within", error));
-        }
         let metric = match &table.metric {
             None => Metric::Device,
             Some(name) => name.parse().map_err(|_| {
@@ -102,71 +144,66 @@ impl TableReader<'_> {
                 self.error("metric", format!("no such metric; {hint}"))
             })?,
         };
-        let case = self.selector("case", case)?;
-        let against = self.selector("against", against)?;
-        let mut cases = self.suite.cases.iter();
-        if cases.all(|one| case.matches(one) == against.matches(one)) {
-            return Err(whole(
-                "`case` and `against` select the same cases, so it compares nothing; name a \
-                 facet in which they differ",
-            ));
-        }
-        let name = table.name.clone().unwrap_or_else(|| {
-            let metric = match metric {
-                Metric::Device => String::new(),
-                metric => format!("{} of ", metric.text()),
-            };
-            format!("{metric}{case} within {within} of {against}")
-        });
-        Ok(Expectation {
-            name,
-            case,
-            against,
-            within: Ratio(within),
-            metric,
-            origin: Origin(self.document.place(&self.at)),
-        })
+        Ok((Quantity::Metric(metric), None))
     }
 
-    fn limit(&self, table: &ExpectTable) -> Result<(Limit, Vec<Count>), DocumentError> {
-        let whole = |message: &str| self.document.error(&self.at, message);
-        if table.within.is_some() {
-            let error = "is a ratio to other cases; name these by `against`, or write `at_most`";
-            return Err(self.error("within", error));
-        }
-        let Some(written) = &table.metric else {
-            return Err(whole(
-                "give `against` and `within` to compare times, or a figure as `metric` with \
-                 `at_most` or `at_least`",
-            ));
-        };
-        let (quantity, function) = self.quantity(written)?;
-        let case = match (&table.case, quantity.is_of_build()) {
-            (Some(case), false) => self.selector("case", case)?,
-            (None, true) => Selector::default(),
-            (None, false) => return Err(whole("`case` is missing")),
-            (Some(_), true) => {
-                let error =
-                    format!("`{quantity}` is the time of a build, not of a case; leave `case` out");
-                return Err(self.error("case", error));
+    /// The largest ratio to other cases, in words.
+    fn ratio(&self, table: &ExpectTable) -> Result<String, DocumentError> {
+        match table.within {
+            None => Err(self.document.error(&self.at, "`within` is missing")),
+            Some(within) if !(0.01..=100.0).contains(&within) => {
+                let error = "a limit is a ratio of times from 0.01 to 100: 1.10 allows 10 % more";
+                Err(self.error("within", error))
             }
-        };
-        let bounds = [("at_least", table.at_least), ("at_most", table.at_most)];
-        for (key, bound) in bounds {
+            Some(within) => Ok(format!("within {within}")),
+        }
+    }
+
+    /// The bounds of a figure, in words.
+    fn bounds(&self, table: &ExpectTable) -> Result<String, DocumentError> {
+        let whole = |message: &str| self.document.error(&self.at, message);
+        for (key, bound) in [("at_least", table.at_least), ("at_most", table.at_most)] {
             if bound.is_some_and(|bound| !bound.is_finite()) {
                 return Err(self.error(key, "must be a finite number"));
             }
         }
-        let bounds = match (table.at_least, table.at_most) {
-            (None, None) => return Err(whole("has no limit; give `at_least` or `at_most`")),
+        match (table.at_least, table.at_most) {
+            (None, None) => Err(whole("has no limit; give `at_least` or `at_most`")),
             (Some(least), Some(most)) if least > most => {
                 let error = format!("nothing is at least {least} and at most {most}");
-                return Err(whole(&error));
+                Err(whole(&error))
             }
-            (Some(least), Some(most)) => format!("from {least} to {most}"),
-            (Some(least), None) => format!("at least {least}"),
-            (None, Some(most)) => format!("at most {most}"),
+            (Some(least), Some(most)) => Ok(format!("from {least} to {most}")),
+            (Some(least), None) => Ok(format!("at least {least}")),
+            (None, Some(most)) => Ok(format!("at most {most}")),
+        }
+    }
+
+    /// The figure that is limited, and the function whose calls it counts.
+    fn figure(&self, table: &ExpectTable) -> Result<(Quantity, Option<String>), DocumentError> {
+        if table.within.is_some() {
+            let error = "is a ratio to other cases; name these by `against`, or write `at_most`";
+            return Err(self.error("within", error));
+        }
+        let Some(name) = &table.metric else {
+            let error = "give `against` and `within` to compare times, or a figure as `metric` \
+                         with `at_most` or `at_least`";
+            return Err(self.document.error(&self.at, error));
         };
+        if name.parse::<Metric>().is_ok() {
+            let error = "is compared with other cases; give `against` and `within`";
+            return Err(self.error("metric", error));
+        }
+        let function = name.strip_prefix("calls:");
+        let quantity = match function.map(Count::function_name).transpose() {
+            Ok(None) => Quantity::from(name.clone()),
+            Ok(Some(count)) => Quantity::Count(format!("calls.{count}")),
+            Err(error) => return Err(self.error("metric", error)),
+        };
+        if name.starts_with("build_") && !quantity.is_of_build() {
+            let error = "no such figure of a build; there is build_seconds";
+            return Err(self.error("metric", error));
+        }
         if table.kernel.is_some() && !quantity.is_of_launches() {
             let error = format!(
                 "`{quantity}` is not counted by kernel; leave `kernel` out, or limit launches, \
@@ -174,46 +211,7 @@ impl TableReader<'_> {
             );
             return Err(self.error("kernel", error));
         }
-        let counts = match function {
-            Some(function) => self.counts(&function, &case)?,
-            None => Vec::new(),
-        };
-        let of_kernel = match (&table.kernel, quantity.is_of_build()) {
-            (Some(kernel), _) => format!(" of {kernel}"),
-            (None, true) => String::new(),
-            (None, false) => format!(" of {case}"),
-        };
-        let name = table.name.clone();
-        let limit = Limit {
-            name: name.unwrap_or_else(|| format!("{quantity}{of_kernel} {bounds}")),
-            case,
-            count: quantity,
-            kernel: table.kernel.clone(),
-            at_least: table.at_least,
-            at_most: table.at_most,
-            origin: Origin(self.document.place(&self.at)),
-        };
-        Ok((limit, counts))
-    }
-
-    /// The figure of a name, and the function whose calls it counts.
-    fn quantity(&self, name: &str) -> Result<(Quantity, Option<String>), DocumentError> {
-        if name.parse::<Metric>().is_ok() {
-            let error = "is compared with other cases; give `against` and `within`";
-            return Err(self.error("metric", error));
-        }
-        if let Some(function) = name.strip_prefix("calls:") {
-            let count =
-                Count::function_name(function).map_err(|error| self.error("metric", error))?;
-            let count = Quantity::Count(format!("calls.{count}"));
-            return Ok((count, Some(function.to_owned())));
-        }
-        let quantity = Quantity::from(name.to_owned());
-        if name.starts_with("build_") && !quantity.is_of_build() {
-            let error = "no such figure of a build; there is build_seconds";
-            return Err(self.error("metric", error));
-        }
-        Ok((quantity, None))
+        Ok((quantity, function.map(str::to_owned)))
     }
 
     /// The counts for a limit on the calls of a function: one for each worker of its cases.
@@ -282,17 +280,14 @@ impl TableReader<'_> {
 const CHOICES: [&str; 3] = ["num_splits", "num_splits_key", "tile_keys"];
 
 /// The most that the automatic choice may take of the time of the best value.
-const AUTOMATIC_WITHIN: Ratio = Ratio(1.10);
+const AUTOMATIC_WITHIN: f64 = 1.10;
 
 /// Demands of each variant that is measured with a choice left to it, and with explicit values
 /// in its place, that it chooses as well as the best of these; where the suite demands nothing
 /// of that itself.
 fn expect_the_best(suite: &mut Suite) {
     let name = |variant: &VariantId, parameter: &str| {
-        format!(
-            "{parameter} = auto of {variant} within {:.2} of the best",
-            AUTOMATIC_WITHIN.0
-        )
+        format!("{parameter} = auto of {variant} within {AUTOMATIC_WITHIN:.2} of the best")
     };
     // Those of the suite that is extended are made again: there may be more values.
     suite.rules.expectations.retain(|expectation| {
@@ -335,9 +330,11 @@ fn expect_the_best(suite: &mut Suite) {
             let expectation = Expectation {
                 name: name(variant, parameter),
                 case: selector(vec![ParamValue::auto().to_string()]),
-                against: selector(values.iter().map(ToString::to_string).collect()),
-                within: AUTOMATIC_WITHIN,
-                metric: Metric::Device,
+                against: Some(selector(values.iter().map(ToString::to_string).collect())),
+                metric: Quantity::Metric(Metric::Device),
+                kernel: None,
+                at_least: None,
+                at_most: Some(AUTOMATIC_WITHIN),
                 origin: Origin(suite.origins.get(variant).cloned().unwrap_or_default()),
             };
             if !is_demanded(suite, parameter, &expectation) {
@@ -350,17 +347,15 @@ fn expect_the_best(suite: &mut Suite) {
 
 /// True where a suite itself compares the cases that an expectation is of by the parameter.
 fn is_demanded(suite: &Suite, parameter: &str, made: &Expectation) -> bool {
-    let names = |selector: &Selector| selector.0.contains_key(parameter);
-    let both = |a: &Selector, b: &Selector| {
-        let is_of_both = |case: &Case| a.matches(case) && b.matches(case);
-        suite.cases.iter().any(is_of_both)
+    let both = |own: &Selector, made: &Selector| {
+        let is_of_both = |case: &Case| own.matches(case) && made.matches(case);
+        own.0.contains_key(parameter) && suite.cases.iter().any(is_of_both)
     };
     suite.rules.expectations.iter().any(|own| {
+        let against = own.against.as_ref().zip(made.against.as_ref());
         own.metric == made.metric
-            && names(&own.case)
-            && names(&own.against)
             && both(&own.case, &made.case)
-            && both(&own.against, &made.against)
+            && against.is_some_and(|(own, made)| both(own, made))
     })
 }
 
@@ -391,8 +386,11 @@ params = { num_splits = [\"auto\", 2, 4] }
         let limit =
             |more: &str| suite(&format!("case = {{ worker = \"torch\" }}\n{more}")).unwrap();
         let blocks = limit("metric = \"blocks\"\nkernel = \"fmha*\"\nat_least = 9");
-        assert_eq!(blocks.rules.limits[0].name, "blocks of fmha* at least 9");
-        let copies = &limit("metric = \"copies\"\nat_most = 0").rules.limits[0];
+        assert_eq!(
+            blocks.rules.expectations[0].name,
+            "blocks of fmha* at least 9"
+        );
+        let copies = &limit("metric = \"copies\"\nat_most = 0").rules.expectations[0];
         assert_eq!(copies.name, "copies of worker torch at most 0");
         assert_eq!(copies.origin.0, "s.toml:6: expect[0]");
     }
@@ -412,7 +410,7 @@ params = { num_splits = [\"auto\", 2, 4] }
         let selected = counted.cases.iter().filter(|case| count.selects(case));
         assert_eq!(selected.count(), 6);
         assert_eq!(
-            counted.rules.limits[0].count.to_string(),
+            counted.rules.expectations[0].metric.to_string(),
             "calls.sdpa_kernel"
         );
         let again = format!("{}[[expect]]\n{}", calls("a:f"), calls("a:f"));
@@ -447,7 +445,7 @@ params = { num_splits = [\"auto\", 2, 4] }
             ["own".to_owned(), all[0].clone(), all[1].clone()]
         );
         let first = &swept("").rules.expectations[0];
-        assert_eq!(first.against.0["num_splits"], ["2", "4"]);
+        assert_eq!(first.against.as_ref().unwrap().0["num_splits"], ["2", "4"]);
         let variant = "s.toml:2: sweep[0].variants[2] = \"cpu/flash\"";
         assert_eq!(first.origin.0, variant);
         let own = &own.rules.expectations[0].origin;

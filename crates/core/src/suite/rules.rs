@@ -9,21 +9,19 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::document::name_hint;
-use super::{Action, Kind, Limit};
+use super::{Action, Kind, Quantity};
 use crate::machine::short;
 pub use crate::metric::{Metric, Values};
 use regatta_worker::attention::{Case, FACETS};
-use regatta_worker::units::{Ratio, Share};
+use regatta_worker::units::Share;
 
 /// Everything a suite demands.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
 pub struct Rules {
-    /// Relations between cases of one run.
+    /// The demands that need no baseline.
     pub expectations: Vec<Expectation>,
-    /// Limits on the structure of single cases.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub limits: Vec<Limit>,
     /// The policy of the judge.
     pub policy: Policy,
 }
@@ -60,28 +58,45 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A relation that must hold inside one run, without any baseline: each case
-/// that `case` selects takes at most `within` times the best of the cases that
-/// `against` selects and that are alike in everything neither of them names.
+/// A demand that must hold inside one run, without any baseline. With `against` it is a relation:
+/// each case that `case` selects takes at most `at_most` times the best of the cases that `against`
+/// selects and that are alike in everything neither of them names. Else it is a limit on a figure
+/// of each case, or of each build.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
 pub struct Expectation {
     /// A sentence: `automatic splits as good as the best explicit ones`.
     pub name: String,
-    /// The cases held to it.
+    /// The cases held to it; a build is of none.
     pub case: Selector,
     /// The cases that they are compared with.
-    pub against: Selector,
-    /// Largest allowed ratio of times.
-    pub within: Ratio,
-    /// Which time.
-    pub metric: Metric,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub against: Option<Selector>,
+    /// The quantity: with `against` a metric, else a figure.
+    pub metric: Quantity,
+    /// Pattern of the kernels it speaks of, by their whole names or the short ones that reports
+    /// print; `None`: those that compute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
+    /// Smallest allowed value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<f64>,
+    /// Largest allowed value; with `against`, the largest allowed ratio.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_most: Option<f64>,
     /// The origin in the suite.
     #[serde(default, skip_serializing_if = "Origin::is_empty")]
     pub origin: Origin,
 }
 
 impl Expectation {
+    /// True for a value within its bounds.
+    pub fn allows(&self, value: f64) -> bool {
+        self.at_least.is_none_or(|least| value >= least)
+            && self.at_most.is_none_or(|most| value <= most)
+    }
+
     /// Everything about a case that neither selector names: two cases with the same are alike,
     /// and compared with each other.
     ///
@@ -89,7 +104,7 @@ impl Expectation {
     /// rule that names variants compares across workers, and a rule that names workers compares
     /// variants of the same name.
     pub fn alike(&self, case: &Case) -> Vec<(String, String)> {
-        let named: BTreeSet<&str> = self.case.facets().chain(self.against.facets()).collect();
+        let named: BTreeSet<&str> = self.facets().collect();
         let variant = named.contains("variant");
         let free = |facet: &str| match facet {
             "worker" => variant || named.contains("worker"),
@@ -110,6 +125,12 @@ impl Expectation {
                 (facet.to_owned(), value)
             })
             .collect()
+    }
+
+    /// The facets that its selectors name.
+    pub fn facets(&self) -> impl Iterator<Item = &str> {
+        let selectors = std::iter::once(&self.case).chain(&self.against);
+        selectors.flat_map(|selector| selector.0.keys().map(String::as_str))
     }
 }
 
@@ -249,11 +270,6 @@ impl Selector {
         self.0
             .iter()
             .all(|(facet, values)| values.contains(&case.facet(facet)))
-    }
-
-    /// The facets it names.
-    pub fn facets(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
     }
 }
 

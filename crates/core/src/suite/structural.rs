@@ -1,9 +1,9 @@
-//! Structure of cases: its kinds of change, limits on it that need no baseline, and what is
+//! Structure of cases: its kinds of change, the quantities that expectations limit, and what is
 //! counted for these.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Metric, Origin, Selector};
+use super::Metric;
 use crate::machine::MODULE_LOADS;
 use regatta_worker::attention::Case;
 use regatta_worker::words;
@@ -153,40 +153,6 @@ const ALWAYS_COUNTED: [&str; 4] = [
     "torch_compile",
     "jax_compile",
 ];
-
-/// A limit on the structure of each case that `case` selects, or on each build, without any
-/// baseline.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-pub struct Limit {
-    /// A sentence: `the automatic choice fills half of the device`.
-    pub name: String,
-    /// The cases held to it; a build is of none.
-    pub case: Selector,
-    /// The limited quantity.
-    pub count: Quantity,
-    /// Pattern of the kernels it speaks of, by their whole names or the short ones that reports
-    /// print; `None`: those that compute.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kernel: Option<String>,
-    /// Smallest allowed value.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub at_least: Option<f64>,
-    /// Largest allowed value.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub at_most: Option<f64>,
-    /// The origin in the suite.
-    #[serde(default, skip_serializing_if = "Origin::is_empty")]
-    pub origin: Origin,
-}
-
-impl Limit {
-    /// True for a value within it.
-    pub fn allows(&self, value: f64) -> bool {
-        self.at_least.is_none_or(|least| value >= least)
-            && self.at_most.is_none_or(|most| value <= most)
-    }
-}
 
 /// The quantity of an expectation: a metric, a figure of one call's structure, or of a build.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

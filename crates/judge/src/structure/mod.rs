@@ -1,4 +1,4 @@
-//! Structure: exact differences of what one call does, and limits on it.
+//! Structure: exact differences of what one call does.
 //!
 //! Exact facts need no statistics: one call tells them, and they hold on a device that
 //! is throttled or shared. How each is taken is the suite's policy
@@ -6,11 +6,9 @@
 
 mod changes;
 mod instructions;
-mod limits;
 mod vanished;
 
 pub use changes::{changes, names, parameters, spills_of_other_kernels};
-pub use limits::{limits, limits_on_builds};
 pub use vanished::vanished;
 
 use crate::judgement::{Difference, Direction, Mismatch, StructuralChange};

@@ -159,10 +159,9 @@ fn parameter(context: &PageContext, result: &ExpectationResult, case: &Case) -> 
     let rules = &context.report.head.header.rules.expectations;
     let rule = rules.iter().find(|rule| rule.name == result.name);
     let named = rule.and_then(|rule| {
-        let facets = rule.case.facets().chain(rule.against.facets());
-        let mut parameters =
-            facets.filter(|facet| !FACETS.contains(facet) && case.problem.axis(facet).is_none());
-        parameters.next().map(str::to_owned)
+        let is_axis = |facet: &str| FACETS.contains(&facet) || case.problem.axis(facet).is_some();
+        let mut facets = rule.facets();
+        facets.find(|facet| !is_axis(facet)).map(str::to_owned)
     });
     named.or_else(|| {
         let against = result.against.as_ref()?.case().ok()?;

@@ -9,6 +9,7 @@ use crate::judgement::mismatches;
 use crate::text::shell_command;
 use regatta_core::record::SuiteRecord;
 use regatta_core::suite::{Metric, Rules};
+use regatta_judge::judgement::ExpectationResult;
 use regatta_worker::units::{Elapsed, Nanoseconds};
 
 /// The section.
@@ -130,10 +131,8 @@ fn demands(rules: &Rules) -> Vec<(String, String)> {
         optional.map(|pattern| ("may fail or be unsupported".to_owned(), pattern.clone()));
     let expectations = rules.expectations.iter();
     let expectations = expectations.map(|rule| {
-        (
-            rule.name.clone(),
-            format!("at most {}", rule.within.factor()),
-        )
+        let allowed = ExpectationResult::missing(rule, None).allowed();
+        (rule.name.clone(), allowed)
     });
     thresholds.chain(optional).chain(expectations).collect()
 }

@@ -186,3 +186,17 @@ fn what_got_worse_colours_no_time_that_did_not() {
         assert!(!page.contains(ancestor), "{ancestor}");
     }
 }
+
+#[test]
+fn the_page_lists_every_demand_of_the_suite() {
+    let mut scene = fixture::failed();
+    let limit = r#"{"name": "one kernel", "case": {}, "metric": "launches", "at_most": 1}"#;
+    let rules = &mut scene.head.header.rules;
+    rules
+        .expectations
+        .push(serde_json::from_str(limit).unwrap());
+    let page = page(&scene);
+    assert!(page.contains("<b>one kernel</b>: at most 1<"), "{page}");
+    let relation = "<b>automatic splits as good as the best explicit ones</b>: at most 1.10x<";
+    assert!(page.contains(relation));
+}

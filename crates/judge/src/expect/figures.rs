@@ -1,54 +1,52 @@
-//! Limits on structure, which hold inside one run without any baseline.
+//! Limits on figures of a call's structure, and on builds.
 
 use std::collections::BTreeMap;
 
-use super::multiprocessors;
-use crate::complete::{allowed, unmeasured};
-use crate::judgement::{ExpectationResult, Word};
+use super::ExpectedCase;
+use crate::complete::unmeasured;
+use crate::judgement::ExpectationResult;
+use crate::structure::{self, multiprocessors};
 use regatta_core::machine::{CENSUS, Launch, Structure, moves_data, normalised, short};
-use regatta_core::record::{Built, CaseRecord, Side, Status};
-use regatta_core::suite::{Limit, Quantity, Rules, matches_name};
+use regatta_core::record::{Built, CaseRecord, RunHeader, Status};
+use regatta_core::suite::{Expectation, Quantity, matches_name};
 use regatta_worker::attention::CaseId;
 
-/// Holds each case of a side to the limits that select it. Cases that are unsupported,
-/// or allowed to fail, are excused.
-pub fn limits(side: &Side) -> Vec<ExpectationResult> {
-    let rules = &side.header.rules;
-    let optional = &rules.policy.optional;
-    let mut results = Vec::new();
-    for limit in rules.limits.iter().filter(|l| !l.count.is_of_build()) {
-        let selects = |id: &CaseId| id.case().is_ok_and(|case| limit.case.matches(&case));
-        let selected = side.cases.iter().filter(|(id, _)| selects(id));
-        let (held, excused): (Vec<_>, Vec<_>) = selected.partition(|(id, record)| {
-            let unsupported = matches!(record.status, Status::Unsupported { .. });
-            record.status == Status::Measured || !unsupported && !allowed(id, optional)
-        });
-        let mut push = |case: &CaseId, value, reason, word: Option<Word>| {
-            let result = ExpectationResult::of_limit(limit, value, reason);
-            let result = ExpectationResult {
-                case: Some(case.clone()),
-                word: word.unwrap_or(result.word),
-                ..result
-            };
-            results.push(result.missing_at(&limit.origin));
+/// Holds each case that a limit selects, or each build, to it.
+pub(super) fn results(
+    rule: &Expectation,
+    cases: &[ExpectedCase],
+    header: &RunHeader,
+) -> Vec<ExpectationResult> {
+    if rule.metric.is_of_build() {
+        return on_builds(rule, &header.built);
+    }
+    let optional = &header.rules.policy.optional;
+    let selected = cases.iter().filter(|case| rule.case.matches(&case.case));
+    let (excused, held): (Vec<_>, Vec<_>) = selected.partition(|case| case.is_excused(optional));
+    let excused: Vec<&CaseId> = excused.iter().map(|case| case.id).collect();
+    let results = held.iter().map(|case| {
+        let sms = multiprocessors(header, case.id);
+        let (value, reason) = match figure(rule, case.record, sms) {
+            Ok((value, of)) => (Some(value), of),
+            Err(reason) => (None, Some(reason)),
         };
-        let ids: Vec<&CaseId> = excused.iter().map(|(id, _)| *id).collect();
-        if let Some((word, reason)) = unmeasured(&ids, optional).filter(|_| held.is_empty()) {
-            push(ids[0], None, Some(reason), Some(word));
-        }
-        for (id, record) in held {
-            match figure(limit, record, multiprocessors(&side.header, id)) {
-                Ok((value, of)) => push(id, Some(value), of, None),
-                Err(reason) => push(id, None, Some(reason), None),
-            }
-        }
+        ExpectationResult::of_figure(rule, Some(case.id), value, reason)
+    });
+    let mut results: Vec<ExpectationResult> = results.collect();
+    if let Some((word, reason)) = unmeasured(&excused, optional).filter(|_| held.is_empty()) {
+        let result = ExpectationResult {
+            word,
+            reason: Some(reason),
+            ..ExpectationResult::missing(rule, Some(excused[0]))
+        };
+        results.push(result.missing_at(&rule.origin));
     }
     results
 }
 
 /// A value, and what it was read off.
 fn figure(
-    limit: &Limit,
+    rule: &Expectation,
     record: &CaseRecord,
     sms: Option<u32>,
 ) -> Result<(f64, Option<String>), String> {
@@ -65,14 +63,14 @@ fn figure(
         });
     };
     let counted = |value: u64| (value as f64, None);
-    match &limit.count {
+    match &rule.metric {
         Quantity::Launches if structure.launches.is_empty() => {
             let why = structure.why_uncounted("launches");
             Err(why.unwrap_or("its worker tells no launches").to_owned())
         }
         Quantity::Launches => {
             let of_kernel = |launch: &&Launch| {
-                let pattern = limit.kernel.as_ref();
+                let pattern = rule.kernel.as_ref();
                 pattern.is_none_or(|pattern| matches_name(pattern, &normalised(&launch.name)))
             };
             let number = structure.launches.iter().filter(of_kernel).count();
@@ -93,11 +91,11 @@ fn figure(
             Err("it is not a per-call metric".to_owned())
         }
         Quantity::Blocks => {
-            let launch = largest(limit, structure)?;
+            let launch = largest(rule, structure)?;
             Ok((launch.blocks() as f64, Some(grid_of(launch))))
         }
         Quantity::SmFill => {
-            let launch = largest(limit, structure)?;
+            let launch = largest(rule, structure)?;
             let sms = sms.ok_or("its device does not tell its multiprocessors")?;
             let busy = launch.sms_used(sms);
             let grid = format!("{}, {busy} of {sms} SMs", grid_of(launch));
@@ -109,7 +107,7 @@ fn figure(
 /// A count of the worker's, or a figure of what the device did in a call.
 fn figure_of(record: &CaseRecord, name: &str) -> Option<f64> {
     let activity = || record.activity.as_ref()?.figure(name);
-    let counted = super::count(record, name).map(|count| count as f64);
+    let counted = structure::count(record, name).map(|count| count as f64);
     counted.or_else(activity)
 }
 
@@ -117,7 +115,7 @@ fn figure_of(record: &CaseRecord, name: &str) -> Option<f64> {
 /// reported with its cost on the first run.
 fn events(record: &CaseRecord, count: &str, number: u64) -> Option<String> {
     let name = count.strip_prefix("calls.")?;
-    (number > 0).then(|| super::events(record, name, number))
+    (number > 0).then(|| structure::events(record, name, number))
 }
 
 /// Copies as the worker counts them, or else kernels that move data, where it tells any.
@@ -129,15 +127,15 @@ fn copies(structure: &Structure) -> Option<u64> {
 }
 
 /// The launch with the most blocks among the kernels that a limit speaks of.
-fn largest<'a>(limit: &Limit, structure: &'a Structure) -> Result<&'a Launch, String> {
-    let speaks_of = |launch: &&Launch| match &limit.kernel {
+fn largest<'a>(rule: &Expectation, structure: &'a Structure) -> Result<&'a Launch, String> {
+    let speaks_of = |launch: &&Launch| match &rule.kernel {
         Some(pattern) => matches_name(pattern, &normalised(&launch.name)),
         None => !moves_data(&launch.name),
     };
     let launches = structure.launches.iter().filter(speaks_of);
     launches
         .max_by_key(|launch| launch.blocks())
-        .ok_or_else(|| match &limit.kernel {
+        .ok_or_else(|| match &rule.kernel {
             Some(pattern) => format!("no kernel it launches matches {pattern}"),
             None => "it launches no kernel that computes".to_owned(),
         })
@@ -148,46 +146,37 @@ fn grid_of(launch: &Launch) -> String {
     format!("grid {x}x{y}x{z} of {}", short(&normalised(&launch.name)))
 }
 
-/// Holds each build to the limits on builds. Where none is known, each limit is compared with
-/// nothing, and missing.
-pub fn limits_on_builds(rules: &Rules, built: &BTreeMap<String, Built>) -> Vec<ExpectationResult> {
-    let limits = rules
-        .limits
-        .iter()
-        .filter(|limit| limit.count.is_of_build());
-    let results = limits.flat_map(|limit| {
-        if built.is_empty() {
-            vec![result(limit, None)]
-        } else {
-            built.iter().map(|one| result(limit, Some(one))).collect()
-        }
+/// Holds each build to a limit on builds. Where none is known, the limit is compared with nothing,
+/// and missing.
+pub fn on_builds(rule: &Expectation, built: &BTreeMap<String, Built>) -> Vec<ExpectationResult> {
+    if built.is_empty() {
+        let unknown = "no build of what is there is known: `regatta build SUITE` measures that of \
+                       a suite, by its `makes`, `regatta env make NAME` what an environment compiles";
+        let unknown = Some(unknown.to_owned());
+        return vec![ExpectationResult::of_figure(rule, None, None, unknown)];
+    }
+    let results = built.iter().map(|(what, built)| ExpectationResult {
+        built: Some(what.clone()),
+        ..ExpectationResult::of_figure(rule, None, Some(built.wall_ns.seconds()), None)
     });
     results.collect()
-}
-
-fn result(limit: &Limit, build: Option<(&String, &Built)>) -> ExpectationResult {
-    let value = build.map(|(_, built)| built.wall_ns.seconds());
-    let unknown = "no build of what is there is known: `regatta build SUITE` measures that of a \
-                   suite, by its `makes`, `regatta env make NAME` what an environment compiles";
-    let reason = build.is_none().then(|| unknown.to_owned());
-    let result = ExpectationResult {
-        built: build.map(|(what, _)| what.clone()),
-        ..ExpectationResult::of_limit(limit, value, reason)
-    };
-    result.missing_at(&limit.origin)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::expect::expectations;
+    use crate::judgement::Word;
     use crate::testing::{failed, side, timed, unsupported, written};
     use regatta_core::suite::{Origin, Selector};
     use regatta_worker::units::Nanoseconds;
-    fn limit(count: &str, at_least: Option<f64>, at_most: Option<f64>) -> Limit {
-        Limit {
+
+    fn limit(figure: &str, at_least: Option<f64>, at_most: Option<f64>) -> Expectation {
+        Expectation {
             name: "n".to_owned(),
             case: Selector([("worker".to_owned(), vec!["cpu".to_owned()])].into()),
-            count: count.to_owned().into(),
+            against: None,
+            metric: figure.to_owned().into(),
             kernel: None,
             at_least,
             at_most,
@@ -195,12 +184,12 @@ mod tests {
         }
     }
 
-    fn results(limit: Limit, record: CaseRecord) -> Vec<ExpectationResult> {
+    fn results(limit: Expectation, record: CaseRecord) -> Vec<ExpectationResult> {
         let mut side = side("head", vec![("cpu/flash:s64,d64", record)]);
         let sms = ("cpu.sms".to_owned(), "132".to_owned());
         side.header.machine.hard.extend([sms]);
-        side.header.rules.limits = vec![limit];
-        limits(&side)
+        side.header.rules.expectations = vec![limit];
+        expectations(&side).results
     }
 
     fn measured() -> CaseRecord {
@@ -252,7 +241,7 @@ ns.backend_selections <= 0 => Regressed
     #[test]
     fn a_limit_on_a_kernel_is_on_the_largest_grid_of_it() {
         let sentence_of = |kernel: &str| {
-            let limit = Limit {
+            let limit = Expectation {
                 kernel: Some(kernel.to_owned()),
                 ..limit("sm_fill", Some(0.5), None)
             };
@@ -281,19 +270,14 @@ ns.backend_selections <= 0 => Regressed
 
     #[test]
     fn a_build_is_held_to_its_seconds_and_what_is_not_known_is_not_judged() {
-        let rules = |count: &str, most| Rules {
-            limits: vec![limit(count, None, Some(most))],
-            ..Rules::default()
-        };
         let wall_ns = Nanoseconds::of_seconds(300.0);
         let built = BTreeMap::from([("environment flash".to_owned(), Built { wall_ns })]);
-        let over = limits_on_builds(&rules("build_seconds", 60.0), &built);
+        let limit = |most| limit("build_seconds", None, Some(most));
+        let over = on_builds(&limit(60.0), &built);
         assert_eq!(over[0].word, Word::Regressed);
         assert_eq!(over[0].subject(), "the build of environment flash");
-        let fine = limits_on_builds(&rules("build_seconds", 600.0), &built);
-        assert_eq!(fine[0].word, Word::Same);
-        let without_build = limits_on_builds(&rules("build_seconds", 60.0), &BTreeMap::new());
+        assert_eq!(on_builds(&limit(600.0), &built)[0].word, Word::Same);
+        let without_build = results(limit(60.0), timed(&[1.0]));
         assert_eq!(without_build[0].word, Word::Missing);
-        assert!(limits_on_builds(&rules("launches", 2.0), &built).is_empty());
     }
 }
