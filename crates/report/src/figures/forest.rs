@@ -176,16 +176,24 @@ fn draw(cases: &[ForestRow], threshold: f64, wide: f64) -> Sheet {
         }
     }
     sheet.line([(middle, top), (middle, bottom)], 1.5, "muted");
-    let words = [
-        ("← faster", HPos::Right, -8.0),
-        ("slower →", HPos::Left, 8.0),
-    ];
-    for (word, anchor, aside) in words {
-        sheet.text((middle + aside, top - 10.0), word, LABEL, anchor);
-    }
+    let head = format!("base {ARROW} head");
     if !narrow {
-        let head = format!("base {ARROW} head");
-        sheet.text((wide, top - 10.0), head, LABEL, HPos::Right);
+        sheet.text((wide, top - 10.0), &head, LABEL, HPos::Right);
+    }
+    // A middle at an end of the plot has no case on that side of it.
+    let end = if narrow {
+        wide
+    } else {
+        wide - width(&head, 11.0, false)
+    };
+    for (word, anchor, side) in [
+        ("← faster", HPos::Right, -1.0),
+        ("slower →", HPos::Left, 1.0),
+    ] {
+        let far = middle + side * (8.0 + width(word, 11.0, false));
+        if (0.0..=end).contains(&far) {
+            sheet.text((middle + 8.0 * side, top - 10.0), word, LABEL, anchor);
+        }
     }
     for (place, case) in cases.iter().enumerate() {
         let upper = top + row * place as f64;

@@ -136,3 +136,21 @@ fn any_times_can_be_drawn() {
         assert_eq!(drawn.contains("auto became 1</text>"), count > 1);
     }
 }
+
+#[test]
+fn a_word_for_which_there_is_no_room_is_left_out() {
+    let shown = |scene: &Scene| {
+        let figures = drawn(scene);
+        let mut forests = figures.iter().filter(|figure| figure.kind == "forest");
+        let svg = forests.next().unwrap().inline().unwrap();
+        svg.matches("← faster").count()
+    };
+    let mut scene = fixture::failed();
+    assert_eq!(shown(&scene), 2);
+    // Without a faster case the middle lies at the left edge of a telephone.
+    scene
+        .judgement
+        .rows
+        .retain(|row| row.word != regatta_judge::judgement::Word::Improved);
+    assert_eq!(shown(&scene), 1);
+}

@@ -13,7 +13,7 @@ mod samples;
 use std::io::Write;
 
 use minijinja::value::Serde;
-use minijinja::{Environment, UndefinedBehavior, Value, context};
+use minijinja::{Environment, HtmlEscape, UndefinedBehavior, Value, context};
 
 use self::context::{LIMITS, LISTED, PageContext, PageLimits, WORST, sign};
 use self::samples::plots;
@@ -61,6 +61,7 @@ fn rendered(template: &str, view: Value) -> Result<String, RenderError> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.add_filter("breakable", breakable);
+    environment.add_filter("prose", prose);
     environment.add_template("shared.html", include_str!("shared.html"))?;
     environment.add_template("page.html", template)?;
     Ok(environment.get_template("page.html")?.render(view)?)
@@ -82,6 +83,23 @@ fn breakable(id: &str) -> Value {
         }
     }
     Value::from_safe_string(out)
+}
+
+/// A sentence: what stands between backticks, as in a terminal, is set as code.
+fn prose(text: &str) -> Value {
+    let parts: Vec<&str> = text.split('`').collect();
+    if parts.len().is_multiple_of(2) {
+        return Value::from(text);
+    }
+    let parts = parts.into_iter().enumerate().map(|(place, part)| {
+        let part = HtmlEscape(part);
+        if place.is_multiple_of(2) {
+            part.to_string()
+        } else {
+            format!("<code>{part}</code>")
+        }
+    });
+    Value::from_safe_string(parts.collect())
 }
 
 /// An id as a link to its case. The script writes it likewise.

@@ -188,6 +188,17 @@ fn what_got_worse_colours_no_time_that_did_not() {
 }
 
 #[test]
+fn text_between_backticks_is_code_and_a_single_one_stays() {
+    let mut scene = fixture::failed();
+    scene.judgement.notes = ["set `A<B` in `env`", "a ` alone"]
+        .map(str::to_owned)
+        .into();
+    let page = page(&scene);
+    assert!(page.contains("<li>set <code>A&lt;B</code> in <code>env</code></li>"));
+    assert!(page.contains("<li>a ` alone</li>"));
+}
+
+#[test]
 fn the_page_lists_every_demand_of_the_suite() {
     let mut scene = fixture::failed();
     let limit = r#"{"name": "one kernel", "case": {}, "metric": "launches", "at_most": 1}"#;

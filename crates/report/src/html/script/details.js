@@ -200,7 +200,7 @@ const details = (() => {
     if (launches.length) {
       const heads = HEADS.map(([name, title], column) => el("th", { scope: "col", class: column ? "n" : undefined, title }, name));
       const rows = launches.map((launch) => el("tr", {}, launch.map((text, column) =>
-        column ? el("td", { class: "n" }, page.text(text)) : el("th", { scope: "row", class: "id" }, page.text(text)))));
+        column ? el("td", { class: "n" }, page.text(text)) : el("th", { scope: "row", class: "id" }, el("span", { class: "name", title: page.text(text) }, page.text(text))))));
       const table = el("table", { class: "plain launches" }, el("thead", {}, el("tr", {}, heads)), el("tbody", {}, rows));
       parts.push(el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": `Launches of the ${side}` }, table));
     }
