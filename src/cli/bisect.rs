@@ -18,7 +18,7 @@ use regatta_measure::versions::{Spec, Version};
 use regatta_report::bisect::{Bisect, page, reading, text};
 use regatta_report::files;
 use regatta_report::text::{shell_command, shell_quoted};
-use regatta_worker::attention::CaseId;
+use regatta_worker::case::CaseId;
 use regatta_worker::units::counted;
 
 /// Find the release that made a case slower

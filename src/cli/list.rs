@@ -14,7 +14,7 @@ use regatta_measure::experiment::introductions::{Introduction, checked, grouped,
 use regatta_measure::experiment::request::no_case_left;
 use regatta_measure::listing;
 use regatta_report::document::{Block, ListItem, Tone};
-use regatta_worker::attention::Case;
+use regatta_worker::case::Case;
 use regatta_worker::operator::AxisKind;
 use regatta_worker::protocol::{Hello, Parameter, VariantInfo};
 use regatta_worker::units::counted;

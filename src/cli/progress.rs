@@ -15,7 +15,7 @@ use regatta_measure::schedule::Block;
 use regatta_measure::session::Observer;
 use regatta_report::terminal::COLUMNS;
 use regatta_report::text::{shorten_middle, width};
-use regatta_worker::attention::Case;
+use regatta_worker::case::Case;
 use regatta_worker::units::counted;
 
 /// Standard error, where what an experiment does is shown.

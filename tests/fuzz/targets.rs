@@ -22,7 +22,8 @@ use regatta_measure::machine::{fingerprint, worker_record};
 use regatta_measure::{tracing, verify};
 use regatta_report::history::Shown;
 use regatta_report::{self as report, Format, Report};
-use regatta_worker::attention::{Attention, Case, Params, work};
+use regatta_worker::attention::{Attention, work};
+use regatta_worker::case::{Case, Params};
 use regatta_worker::protocol::{Cache, Device, Measure, Reply, ReplyBody};
 use regatta_worker::units::Bytes;
 

@@ -9,7 +9,7 @@ use regatta_core::record::run_file::{Opening, RunWriter};
 use regatta_core::record::{
     Entry, Fault, Judged, Measurement, Outcome, RunEnd, RunHeader, VerdictOutcome,
 };
-use regatta_worker::attention::{CaseId, ParamValue};
+use regatta_worker::case::{CaseId, ParamValue};
 use regatta_worker::protocol::Measured;
 use regatta_worker::units::{Bytes, Nanoseconds, quantities};
 

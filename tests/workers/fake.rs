@@ -31,7 +31,8 @@ use std::time::Duration;
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use regatta_core::machine::{RecordedCall, Structure};
-use regatta_worker::attention::{CaseId, Direction, Dtype, ParamValue, work};
+use regatta_worker::attention::{Direction, work};
+use regatta_worker::case::{CaseId, Dtype, ParamValue};
 use regatta_worker::protocol::{
     Census, Device, Hello, Measure, Measured, PROTOCOL_VERSION, Parameter, Prepare, Prepared,
     REPLY_FD, VariantInfo,

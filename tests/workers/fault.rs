@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use regatta_core::machine::{
     Activity, CountedCall, CountedKernel, Launch, Named, Operation, Structure, Work,
 };
-use regatta_worker::attention::ParamValue;
+use regatta_worker::case::ParamValue;
 use regatta_worker::protocol::{DeviceState, Prepare, Taken};
 use regatta_worker::serve::Refusal;
 use regatta_worker::units::{Bytes, Nanoseconds};

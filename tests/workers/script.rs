@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use regatta_worker::attention::ParamValue;
+use regatta_worker::case::ParamValue;
 use regatta_worker::protocol::Prepare;
 
 /// Acts, separated by commas: `s32:+30%@2` takes 30 % longer where the case's id holds `s32`

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use regatta_worker::attention::ParamValue;
+use regatta_worker::case::ParamValue;
 use regatta_worker::protocol::{Parameter, Prepare};
 use regatta_worker::serve::Refusal;
 

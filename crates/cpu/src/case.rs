@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::kernel::{CallBuffers, CpuKernel, Geometry, Tally};
 use super::tensors::OutOfMemory;
-use regatta_worker::attention::{Attention, Direction, Layout, ParamValue, work};
+use regatta_worker::attention::{Attention, Direction, Layout, work};
+use regatta_worker::case::ParamValue;
 use regatta_worker::machine::Structure;
 use regatta_worker::on_processor::{ProcessorCase, available_memory, timing};
 use regatta_worker::protocol::Prepare;

@@ -14,7 +14,7 @@ use super::kernel::{CpuKernel, Geometry, GradientTensors, Operands, SavedTensors
 use super::softmax;
 use super::tensors::{OutOfMemory, RowWriter, filled, lend};
 use super::tile::{KEYS, QUERIES, QuerySide, attend};
-use regatta_worker::attention::ParamValue;
+use regatta_worker::case::ParamValue;
 use regatta_worker::matrix::{Matrix, multiply};
 
 /// The parameter.

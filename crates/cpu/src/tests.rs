@@ -5,9 +5,8 @@ use proptest::prelude::*;
 use super::flash::Flash;
 use super::kernel::{CpuKernel, GradientTensors, Operands, SavedTensors, Tally};
 use super::{variant, worker};
-use regatta_worker::attention::{
-    Align, Attention, Direction, Mask, ParamValue, Params, Varlen, tolerance,
-};
+use regatta_worker::attention::{Align, Attention, Direction, Mask, Varlen, tolerance};
+use regatta_worker::case::{ParamValue, Params};
 use regatta_worker::on_processor::OnProcessor;
 use regatta_worker::protocol::{Cache, Measure, Prepare, Prepared};
 use regatta_worker::serve::{Refusal, Worker};

@@ -7,7 +7,8 @@ use std::any::Any;
 use std::ffi::c_void;
 
 use cudarc::driver::sys::{self, CUresult};
-use regatta_worker::attention::{Align, Attention, Dtype, Layout};
+use regatta_worker::attention::{Align, Attention, Layout};
+use regatta_worker::case::Dtype;
 
 use super::error::{CudaError, checked};
 use super::plan::{Given, Pointer};

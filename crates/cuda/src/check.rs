@@ -16,7 +16,8 @@ use super::reference::{Extent, Reference, View, address};
 use crate::plan::Pointer;
 use regatta_worker::attention::inputs::{Tensor, drawn, probe_indices};
 use regatta_worker::attention::tolerance::ErrorSums;
-use regatta_worker::attention::{Attention, Dtype, Layout};
+use regatta_worker::attention::{Attention, Layout};
+use regatta_worker::case::Dtype;
 use regatta_worker::protocol::{Checked, PROBES, TensorError};
 
 /// Blocks of `difference`, which share a tensor's elements.

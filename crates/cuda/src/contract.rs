@@ -14,9 +14,8 @@ use crate::argument::DeviceProblem;
 use crate::expression::{Argument, Expression, ProblemFigures, is_taken};
 use crate::plan::{BlockShape, Limits, PlannedLaunch};
 use regatta_core::input;
-use regatta_worker::attention::{
-    Attention, Direction, Dtype, Layout, Mask, is_name, parameter_name,
-};
+use regatta_worker::attention::{Attention, Direction, Layout, Mask};
+use regatta_worker::case::{Dtype, is_name, parameter_name};
 use regatta_worker::serve::Refusal;
 
 /// The file.

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use regatta_worker::attention::Attention;
 use regatta_worker::attention::reference::Heads;
-use regatta_worker::attention::{Attention, ParamValue, Params};
+use regatta_worker::case::{ParamValue, Params};
 use regatta_worker::words;
 
 /// A device, as far as a plan depends on it.

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use regatta_core::text::one_line;
 use regatta_worker::attention::axes::{self, SEQ, SEQ_AXES};
-use regatta_worker::attention::{Case, CaseId, FACETS};
+use regatta_worker::case::{Case, CaseId, FACETS};
 use regatta_worker::operator::Problem;
 
 /// A description, and the cases that it describes.

@@ -4,7 +4,7 @@ use super::judgement::Word;
 use regatta_core::machine::CENSUS;
 use regatta_core::record::{CaseRecord, Fault, RunHeader, Status, WorkerRecord};
 use regatta_core::suite::{Metric, glob};
-use regatta_worker::attention::{Case, CaseId};
+use regatta_worker::case::{Case, CaseId};
 
 /// Both sides of a case; or what is said instead, why, and what kind of failure it is.
 type Standing<'a> = Result<(&'a CaseRecord, &'a CaseRecord), (Word, Option<String>, Fault)>;

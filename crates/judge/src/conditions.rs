@@ -7,7 +7,7 @@ use crate::structure;
 use regatta_core::machine::{CENSUS, CENSUS_FAILED, DENORMAL_VALUES, INSTRUCTIONS, WIDER_RESULTS};
 use regatta_core::record::disturbance::{describe, worst};
 use regatta_core::record::{CaseRecord, Conditions, Side, Status};
-use regatta_worker::attention::{CaseId, Dtype};
+use regatta_worker::case::{CaseId, Dtype};
 use regatta_worker::units::{Bytes, counted};
 
 /// The number of disturbed invocations and of their cases, as text.

@@ -1,5 +1,5 @@
 //! Expectations, which must hold inside one run, without any baseline: relations between cases,
-//! and limits on their [figures].
+//! and limits on their figures.
 //!
 //! A case and the cases that it is compared with ran in the same processes, minutes apart at
 //! most. They are compared by the [rule](super::rule), in pairs: what one process does to both
@@ -21,7 +21,7 @@ use super::rule::{GATE_ERROR, LOOKS_THAT_CALL, Terms};
 use super::structure::{Structures, changes, multiprocessors};
 use regatta_core::record::{CaseRecord, RunHeader, Side, Status, WorkerRecord};
 use regatta_core::suite::{Expectation, Metric, Quantity, Selector};
-use regatta_worker::attention::{Case, CaseId};
+use regatta_worker::case::{Case, CaseId};
 use regatta_worker::units::{Nanoseconds, Ratio, counted};
 
 /// The results of a side's expectations.

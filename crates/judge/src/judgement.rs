@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use regatta_core::record::{Fault, now};
 use regatta_core::suite::{Action, Expectation, Metric, Origin, Quantity};
-use regatta_worker::attention::CaseId;
+use regatta_worker::case::CaseId;
 use regatta_worker::units::{
     ARROW, Nanoseconds, Rate, Ratio, RatioInterval, Share, from_to, is_zero,
 };

@@ -33,7 +33,7 @@ use comparable::{Differences, differences};
 use judgement::{Judgement, Mismatch, Row, SideSummary, Verdict, Word};
 use regatta_core::record::{Side, in_turn, median};
 use regatta_core::suite::Metric;
-use regatta_worker::attention::CaseId;
+use regatta_worker::case::CaseId;
 use regatta_worker::units::{Share, counted};
 use rows::RowInputs;
 use suites::{Demands, demands};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::suites::Demands;
 use regatta_core::record::{Fault, RunHeader, Side, Status, in_turn};
-use regatta_worker::attention::Dtype;
+use regatta_worker::case::Dtype;
 use regatta_worker::operator::{Operator, Output, Tolerance};
 
 /// A verdict names so many operators with a reference; of more it has the number.
@@ -126,9 +126,7 @@ mod tests {
         .unwrap();
         operator.reference = reference.map(str::to_owned);
         operator.outputs[0].tolerance = tolerance.map(Tolerance::One);
-        header.plan = vec![regatta_worker::attention::CaseId(
-            "mine/o:o,dtype=f32".into(),
-        )];
+        header.plan = vec![regatta_worker::case::CaseId("mine/o:o,dtype=f32".into())];
         header.operators.insert("o".to_owned(), operator);
         header
     }
@@ -183,7 +181,7 @@ mod tests {
             let operator = many.operators["o"].clone();
             many.operators.insert(name.to_owned(), operator);
             let id = format!("mine/o:{name},dtype=f32");
-            many.plan.push(regatta_worker::attention::CaseId(id.into()));
+            many.plan.push(regatta_worker::case::CaseId(id.into()));
         }
         let sentence = results(None, &side(many.clone())).unwrap();
         let words = "results of 3 operators compared with their references in float64";

@@ -14,7 +14,7 @@ use super::tuners::unsteady;
 use regatta_core::machine;
 use regatta_core::record::{CaseRecord, Fault, Side, Status, median};
 use regatta_core::suite::{Metric, Policy};
-use regatta_worker::attention::CaseId;
+use regatta_worker::case::CaseId;
 use regatta_worker::operator::Operators;
 use regatta_worker::units::{Nanoseconds, Rate, Ratio, Share};
 

@@ -9,7 +9,7 @@ use super::judgement::Mismatch;
 use super::operators;
 use regatta_core::record::{RunHeader, in_turn};
 use regatta_core::suite::{Cache, Expectation, Metric, Quantity, Rules, Settings};
-use regatta_worker::attention::CaseId;
+use regatta_worker::case::CaseId;
 
 /// The demands in which two suites differ.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ pub use regatta_core::record::testing::*;
 use regatta_core::machine::Launch;
 use regatta_core::record::CaseRecord;
 use regatta_core::suite::{Expectation, Metric, Origin, Quantity, Selector};
-use regatta_worker::attention::ParamValue;
+use regatta_worker::case::ParamValue;
 use regatta_worker::units::Nanoseconds;
 
 /// The demand that the device time of cases is within so many times the best of others.

@@ -6,7 +6,7 @@ use super::*;
 use crate::judgement::VerdictOutcome;
 use regatta_core::record::{CaseRecord, Fault, PairSide, Pairing, RunHeader, Status};
 use regatta_core::suite::{Metric, Override, Selector};
-use regatta_worker::attention::CaseId;
+use regatta_worker::case::CaseId;
 use std::collections::BTreeMap;
 
 const A: &str = "cpu/flash:s64,d64";

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use regatta_core::machine::Sides;
 use regatta_core::record::{CaseRecord, counted_choice, usual_choice};
-use regatta_worker::attention::ParamValue;
+use regatta_worker::case::ParamValue;
 
 /// Parameters that a tuner chose on a side, and that the other has otherwise.
 pub fn changed(base: &CaseRecord, head: &CaseRecord) -> BTreeMap<String, Sides<ParamValue>> {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::verify::{self, AskedResult, Verifier};
 use crate::worker::{Conversation, WorkerError};
-use regatta_worker::attention::{Attention, Params, Projection, VariantId};
+use regatta_worker::attention::{Attention, Projection};
+use regatta_worker::case::{Params, VariantId};
 use regatta_worker::protocol::{
     Cache, DeviceKind, Hello, Measure, Measured, Prepare, Repeat, ReplyBody, RequestBody,
     VariantInfo,

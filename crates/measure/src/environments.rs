@@ -28,7 +28,7 @@ use regatta_core::record::Built;
 use regatta_core::suite::Suite;
 use regatta_core::suite::environment::Environment;
 use regatta_core::text::{plain_name, shell_command};
-use regatta_worker::attention::{NAME_RULE, is_name};
+use regatta_worker::case::{NAME_RULE, is_name};
 
 /// The command line of pip.
 const PIP: &[&str] = &["-m", "pip", "--disable-pip-version-check"];

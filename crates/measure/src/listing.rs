@@ -14,7 +14,7 @@ use crate::worker::{Conversation, Launcher, WorkerError};
 use crate::workers::Processes;
 use regatta_core::suite::{Listed, Suite};
 use regatta_core::temporary;
-use regatta_worker::attention::{Case, ParamValue, Params, VariantId, is_name};
+use regatta_worker::case::{Case, ParamValue, Params, VariantId, is_name};
 use regatta_worker::operator::Problem;
 use regatta_worker::protocol::{DeviceKind, Hello, ListedCall, ReplyBody, RequestBody};
 

@@ -14,9 +14,8 @@ use crate::worker::{Conversation, Launcher, WorkerError, WorkerFailure};
 use regatta_core::suite::Suite;
 use regatta_core::suite::document::name_hint;
 use regatta_core::text::one_line;
-use regatta_worker::attention::{
-    Case, CaseId, Direction, Dtype, NAME_RULE, ParamValue, is_name, work,
-};
+use regatta_worker::attention::{Direction, work};
+use regatta_worker::case::{Case, CaseId, Dtype, NAME_RULE, ParamValue, is_name};
 use regatta_worker::operator::{DeclaredProblem, Problem};
 use regatta_worker::protocol::{
     DeviceKind, Hello, Parameter, Peak, ReplyBody, RequestBody, VariantInfo,

@@ -10,7 +10,7 @@ use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom;
 
 use regatta_core::record::PairSide;
-use regatta_worker::attention::{Case, CaseId};
+use regatta_worker::case::{Case, CaseId};
 
 /// Workers that run at the same time in one invocation: one, or the base's beside the head's.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -33,7 +33,7 @@ use crate::worker::{Conversation, Launcher, WorkerError, WorkerFailure};
 use regatta_core::record::{Compared, Entry, Fault, Measurement, Outcome, Start};
 use regatta_core::suite::{Settings, Suite};
 use regatta_worker::attention::inputs::mixed;
-use regatta_worker::attention::{Case, CaseId};
+use regatta_worker::case::{Case, CaseId};
 use regatta_worker::operator::{DeclaredProblem, Operands, Operator, Problem};
 use regatta_worker::protocol::{Device, Hello, Measure, Prepare, Prepared, ReplyBody, VariantInfo};
 use regatta_worker::units::Nanoseconds;

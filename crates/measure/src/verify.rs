@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use self::expected::{ReferenceCache, ReferenceLookup};
 use regatta_core::record::{Fault, is_time, sound};
 use regatta_worker::attention::tolerance::{limit, probes_agree, results, tolerable};
-use regatta_worker::attention::{Attention, Dtype, work};
+use regatta_worker::attention::{Attention, work};
+use regatta_worker::case::Dtype;
 use regatta_worker::operator::{Operators, Problem};
 use regatta_worker::protocol::{
     Checked, Device, DeviceKind, Measure, Measured, PROBES, Prepared, VariantInfo,

@@ -23,7 +23,7 @@ use regatta_core::suite::Suite;
 use regatta_core::suite::document::name_hint;
 use regatta_core::suite::environment::Environment;
 use regatta_core::suite::workers::OwnWorker;
-use regatta_worker::attention::VariantId;
+use regatta_worker::case::VariantId;
 use regatta_worker::protocol::{DeviceKind, Hello};
 use regatta_worker::units::Bytes;
 

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use regatta_core::suite::Metric;
 use regatta_judge::axes::{CaseAxes, described};
 use regatta_judge::judgement::{Judgement, Row, Word};
-use regatta_worker::attention::CaseId;
+use regatta_worker::case::CaseId;
 use regatta_worker::units::Ratio;
 
 /// Descriptions of one kind of change that are printed; the others are counted.

@@ -16,7 +16,7 @@ use regatta_core::machine::METRICS;
 use regatta_core::record::{Entry, Outcome, disturbance, median};
 use regatta_core::suite::{Action, Metric};
 use regatta_judge::judgement::{MetricRow, Row, Uncounted};
-use regatta_worker::attention::{Case, CaseId, FACETS, ParamValue};
+use regatta_worker::case::{Case, CaseId, FACETS, ParamValue};
 use regatta_worker::units::{Nanoseconds, Share};
 
 /// Writes one of the tables.

@@ -4,7 +4,7 @@
 use regatta_core::machine::Launch;
 use regatta_core::record::{CaseRecord, RunHeader};
 use regatta_judge::judgement::Row;
-use regatta_worker::attention::CaseId;
+use regatta_worker::case::CaseId;
 use regatta_worker::operator::Operators;
 use regatta_worker::units::{Digits, Rate, Share};
 
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
     use regatta_core::machine::{ActivitySummary, Structure};
     use regatta_core::record::{Peak, Status, WorkerRecord, testing};
-    use regatta_worker::attention::Dtype;
+    use regatta_worker::case::Dtype;
 
     #[test]
     fn rates_are_held_to_what_was_measured_on_the_device_in_the_type() {

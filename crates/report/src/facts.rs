@@ -11,7 +11,7 @@ use regatta_core::record::disturbance::{describe, worst};
 use regatta_core::record::{CaseRecord, Conditions, Entry, Outcome, median};
 use regatta_core::suite::Metric;
 use regatta_judge::judgement::{Row, Timing, Uncounted, Word};
-use regatta_worker::attention::ParamValue;
+use regatta_worker::case::ParamValue;
 use regatta_worker::units::{ARROW, Nanoseconds, Share, numbers};
 
 use FactFigure::{Number, Part, Time};

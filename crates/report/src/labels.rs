@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use super::text::one_line;
 use regatta_worker::attention::axes::{AXES, Form, Unset, axis};
-use regatta_worker::attention::{Case, CaseId};
+use regatta_worker::case::{Case, CaseId};
 
 /// The short names of the cases of a list.
 #[derive(Clone, Debug, Default)]

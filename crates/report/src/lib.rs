@@ -42,7 +42,7 @@ use std::path::PathBuf;
 
 use regatta_core::record::{Entry, RecordError, Run, Side, run_file};
 use regatta_judge::judgement::Judgement;
-use regatta_worker::attention::CaseId;
+use regatta_worker::case::CaseId;
 
 pub use github::complaint;
 #[cfg(feature = "schemas")]

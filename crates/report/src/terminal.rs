@@ -8,7 +8,7 @@ use owo_colors::{OwoColorize, Style};
 use crate::document::{Block, Document, Table, TableRow, Tone};
 use crate::labels::Labels;
 use crate::text::{shorten, shorten_middle, width, wrap};
-use regatta_worker::attention::CaseId;
+use regatta_worker::case::CaseId;
 
 /// Widest line.
 pub const COLUMNS: usize = 80;

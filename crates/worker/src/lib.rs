@@ -65,6 +65,7 @@
 //! `regatta worker check -- COMMAND` holds a worker to the protocol.
 
 pub mod attention;
+pub mod case;
 pub mod machine;
 pub mod matrix;
 pub mod on_processor;

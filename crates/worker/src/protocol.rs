@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 pub use super::machine::DeviceState;
 use super::machine::{Activity, CountedCall, INSTRUCTIONS, RecordedCall, Structure};
-use crate::attention::{Attention, Direction, Dtype, ParamValue, Params, ProjectionKind};
+use crate::attention::{Attention, Direction, ProjectionKind};
+use crate::case::{Dtype, ParamValue, Params};
 use crate::operator::{ElementType, Operands, Problem};
 use crate::units::{Bytes, Nanoseconds, Rate, is_one, is_zero, one};
 use crate::words;

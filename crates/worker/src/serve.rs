@@ -13,7 +13,7 @@ use super::protocol::{
     Census, Hello, Measure, Measured, PROTOCOL_VERSION, Peak, Prepare, Prepared, REPLY_FD,
     REQUEST_FD, Repeat, Reply, ReplyBody, Request, RequestBody, SOCKET_VARIABLE,
 };
-use crate::attention::Dtype;
+use crate::case::Dtype;
 use crate::units::Nanoseconds;
 
 /// Why a case was not made ready.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rayon::prelude::*;
 use regatta_cpu::worker;
-use regatta_worker::attention::{Params, Attention, work};
+use regatta_worker::attention::{Attention, work};
+use regatta_worker::case::Params;
 use regatta_worker::protocol::{Cache, Measure, Prepare};
 use regatta_worker::serve::Worker;
 

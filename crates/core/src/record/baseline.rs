@@ -14,7 +14,7 @@ use super::line::{self, Lines};
 use super::{CaseRecord, RecordError, RunHeader, Side, Status};
 use crate::input;
 use crate::suite::document::name_hint;
-use regatta_worker::attention::CaseId;
+use regatta_worker::case::CaseId;
 
 /// The folder of baselines.
 #[derive(Clone, Debug)]

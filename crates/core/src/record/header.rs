@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::identity::Identity;
 use crate::suite::plan::Place;
 use crate::suite::{Count, Override, Rules, Settings};
-use regatta_worker::attention::{Case, CaseId, VariantId};
+use regatta_worker::case::{Case, CaseId, VariantId};
 use regatta_worker::operator::Operators;
 use regatta_worker::protocol::Cache;
 pub use regatta_worker::protocol::Peak;

@@ -115,7 +115,7 @@ mod tests {
     use crate::record::run_file::{Opening, RUN_FILE, RunWriter};
     use crate::record::testing::header;
     use crate::record::{Entry, Measurement, Outcome};
-    use regatta_worker::attention::CaseId;
+    use regatta_worker::case::CaseId;
     use regatta_worker::protocol::Measured;
     use regatta_worker::units::quantities;
 

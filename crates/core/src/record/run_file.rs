@@ -17,7 +17,7 @@ use super::{
     short_revision,
 };
 use crate::checksum::{self, Contents};
-use regatta_worker::attention::CaseId;
+use regatta_worker::case::CaseId;
 
 /// Name of a run's file in its report directory.
 pub const RUN_FILE: &str = "run.jsonl";

@@ -12,7 +12,7 @@ use super::run_file::{RUN_FILE, differences};
 use super::{RecordError, Run, RunEnd, RunHeader, Shard, Side, plan_checksum};
 use crate::input;
 use crate::suite::plan::Place;
-use regatta_worker::attention::CaseId;
+use regatta_worker::case::CaseId;
 
 /// Why shards make no run.
 #[derive(Debug, thiserror::Error)]

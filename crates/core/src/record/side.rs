@@ -16,7 +16,7 @@ use super::figures::NamedFigures;
 use super::{Compared, Fault, Measurement, Parts, RunHeader};
 use crate::machine::{ActivitySummary, Counters, Division, Shared, Structure};
 use crate::suite::{Metric, Values, matches_any};
-use regatta_worker::attention::{CaseId, ParamValue};
+use regatta_worker::case::{CaseId, ParamValue};
 use regatta_worker::units::{Dimensioned, Nanoseconds, counted, is_zero, quantities};
 
 /// A run or a baseline, as the judge sees it.

@@ -13,7 +13,7 @@ use super::{
 use crate::machine::{Counters, Structure};
 use crate::suite::plan::Place;
 use crate::suite::{Expectation, Metric, Rules};
-use regatta_worker::attention::{Case, CaseId};
+use regatta_worker::case::{Case, CaseId};
 use regatta_worker::protocol::DeviceKind;
 use regatta_worker::units::{Nanoseconds, Share};
 

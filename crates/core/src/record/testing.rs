@@ -8,7 +8,7 @@ use super::{
     WorkerRecord,
 };
 use crate::suite::{Cache, Metric};
-use regatta_worker::attention::CaseId;
+use regatta_worker::case::CaseId;
 
 /// A header of a small CPU run.
 pub fn header() -> RunHeader {

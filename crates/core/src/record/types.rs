@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::{Activity, Counters, Division, Structure};
 use crate::metric::Metric;
-use regatta_worker::attention::{CaseId, ParamValue};
+use regatta_worker::case::{CaseId, ParamValue};
 use regatta_worker::protocol::{Measured, Taken};
 use regatta_worker::units::Nanoseconds;
 

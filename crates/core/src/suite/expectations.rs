@@ -9,7 +9,7 @@ use super::file::{ExpectTable, Facets};
 use super::sweep::facets;
 use super::{Count, Expectation, Metric, Origin, Quantity, Selector, Suite};
 use regatta_worker::attention::axes::{SEQ, SEQ_AXES};
-use regatta_worker::attention::{Case, FACETS, ParamValue, Params, VariantId};
+use regatta_worker::case::{Case, FACETS, ParamValue, Params, VariantId};
 use regatta_worker::operator::Problem;
 
 /// Each is compared with every case: more than these take longer to read than to measure.

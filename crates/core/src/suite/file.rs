@@ -322,8 +322,8 @@ mod schemas {
     use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
     use super::{Axes, Scalar, Within};
-    use regatta_worker::attention::LONGEST_AXIS;
     use regatta_worker::attention::axes::{Form, axis, settable};
+    use regatta_worker::case::LONGEST_AXIS;
 
     impl<const MIN: u32, const MAX: u32> JsonSchema for Within<MIN, MAX> {
         fn schema_name() -> Cow<'static, str> {

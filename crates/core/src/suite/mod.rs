@@ -25,7 +25,7 @@ pub use regatta_worker::protocol::Cache;
 use regatta_worker::protocol::{DeviceKind, OutputSample};
 
 use environment::Environment;
-use regatta_worker::attention::{Case, CaseId, ParamValue, Params, VariantId};
+use regatta_worker::case::{Case, CaseId, ParamValue, Params, VariantId};
 use regatta_worker::operator::Operators;
 use regatta_worker::units::{is_one, one};
 use workers::{Build, OwnWorker};

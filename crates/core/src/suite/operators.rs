@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::document::{DocumentError, TomlDocument, TomlText, key, or_near};
 use super::file::{OneOrMore, ValueOr};
 use super::workers::is_identifier;
-use regatta_worker::attention::{Dtype, LONGEST_AXIS, ParamValue, is_name};
+use regatta_worker::case::{Dtype, LONGEST_AXIS, ParamValue, is_name};
 use regatta_worker::operator::draw::{Draw, DrawKind};
 use regatta_worker::operator::formula::Expression;
 use regatta_worker::operator::{

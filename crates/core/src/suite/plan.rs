@@ -14,7 +14,7 @@ use super::file::{
 use super::sweep::{parameter, sweep};
 use super::workers::OwnWorker;
 use super::{Metric, Origin, Override, Policy, Settings, Suite, expectations, glob, operators};
-use regatta_worker::attention::{
+use regatta_worker::case::{
     Case, CaseId, NAME_RULE, ParamValue, ParseError, VariantId, is_name, parameter_name,
 };
 use regatta_worker::operator::Operators;

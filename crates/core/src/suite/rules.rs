@@ -12,7 +12,7 @@ use super::document::name_hint;
 use super::{Action, Kind, Quantity};
 use crate::machine::short;
 pub use crate::metric::{Metric, Values};
-use regatta_worker::attention::{Case, FACETS};
+use regatta_worker::case::{Case, FACETS};
 use regatta_worker::units::Share;
 
 /// Everything a suite demands.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Metric;
 use crate::machine::MODULE_LOADS;
-use regatta_worker::attention::Case;
+use regatta_worker::case::Case;
 use regatta_worker::words;
 
 words! {

@@ -9,9 +9,8 @@ use super::document::{DocumentError, TomlDocument, key, name_hint, unknown_key};
 use super::file::{Axes, Facets, OneOrMore, Scalar, SweepTable, ValueOr};
 use super::operators::built_in;
 use regatta_worker::attention::axes::{Form, axis, settable};
-use regatta_worker::attention::{
-    Attention, Case, Direction, LONGEST_AXIS, ParamValue, Params, Point, VariantId, parameter_name,
-};
+use regatta_worker::attention::{Attention, Direction, Point};
+use regatta_worker::case::{Case, LONGEST_AXIS, ParamValue, Params, VariantId, parameter_name};
 use regatta_worker::operator::{
     ATTENTION, AxisKind, DIRECTION, DeclaredProblem, Operator, Problem,
 };

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::plan::{Given, Limits, Pointer};
-use regatta_worker::attention::Params;
+use regatta_worker::case::Params;
 
 const CONTRACT: &str = r#"
 [variants.mine]

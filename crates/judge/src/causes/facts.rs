@@ -10,7 +10,7 @@ use regatta_core::machine::{
 };
 use regatta_core::record::{CaseRecord, RunHeader, WorkerRecord, median};
 use regatta_core::suite::Metric;
-use regatta_worker::attention::{Case, CaseId};
+use regatta_worker::case::{Case, CaseId};
 use regatta_worker::units::{Nanoseconds, Ratio, Share};
 
 /// The part of what takes longer that something must account for to explain it.

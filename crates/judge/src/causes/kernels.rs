@@ -8,7 +8,7 @@ use crate::structure::{AUTOTUNE, OF_THE_HOST, host_time, names, spills_of_other_
 use regatta_core::machine::{
     Became, KernelChange, KernelRow, LaunchChange, Scope, Sides, moves_data, short,
 };
-use regatta_worker::attention::ParamValue;
+use regatta_worker::case::ParamValue;
 use regatta_worker::units::{Nanoseconds, Ratio, counted};
 
 /// Share of a repetition's time below which a change of one kernel is not worth a finding

@@ -9,7 +9,7 @@ use super::kernels::{is_grid, launch};
 use crate::judgement::{Cause, Difference, Fact};
 use crate::{structure, tuners};
 use regatta_core::machine::{Became, KernelChange, KernelRow, LaunchShape, short};
-use regatta_worker::attention::ParamValue;
+use regatta_worker::case::ParamValue;
 use regatta_worker::units::{Nanoseconds, Ratio, Share, part_of};
 
 /// The factor from which on fewer blocks explain much; losing a tenth of them explains little.

@@ -9,7 +9,7 @@ use crate::structure::{self, multiprocessors};
 use regatta_core::machine::{CENSUS, Launch, Structure, moves_data, normalised, short};
 use regatta_core::record::{Built, CaseRecord, RunHeader, Status};
 use regatta_core::suite::{Expectation, Quantity, matches_name};
-use regatta_worker::attention::CaseId;
+use regatta_worker::case::CaseId;
 
 /// Holds each case that a limit selects, or each build, to it.
 pub(super) fn results(

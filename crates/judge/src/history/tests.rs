@@ -8,7 +8,7 @@ use super::*;
 use crate::judgement::Mismatch;
 use regatta_core::record::Git;
 use regatta_core::record::history::{About, CaseTimes, HistoryRun};
-use regatta_worker::attention::CaseId;
+use regatta_worker::case::CaseId;
 use regatta_worker::units::quantities;
 
 /// A number within ±1 that looks like chance, the same in each test.

@@ -11,7 +11,7 @@ use regatta_core::machine::{
     MODULE_LOADS, SYNCHRONISATIONS, Sides, moves_data, short,
 };
 use regatta_core::suite::{Action, Kind};
-use regatta_worker::attention::ParamValue;
+use regatta_worker::case::ParamValue;
 use regatta_worker::units::{ARROW, Bytes, Nanoseconds, Ratio, Share, from_to};
 
 /// A fact beside the code in which the two sides differ.

@@ -15,7 +15,7 @@ use regatta_core::machine::{
 };
 use regatta_core::record::CaseRecord;
 use regatta_core::suite::{Kind, MEMORY_SHARE, is_steady};
-use regatta_worker::attention::ParamValue;
+use regatta_worker::case::ParamValue;
 
 /// Every difference, what fails first, then by kind. `None` where a side has no structure.
 pub fn changes(pair: &Structures) -> Option<Vec<StructuralChange>> {

@@ -16,7 +16,7 @@ use crate::tuners;
 use regatta_core::machine::{ASKED_OF_CUDA, Sides};
 use regatta_core::record::{CaseRecord, RunHeader};
 use regatta_core::suite::{Action, Kind, Policy};
-use regatta_worker::attention::CaseId;
+use regatta_worker::case::CaseId;
 use regatta_worker::units::Nanoseconds;
 
 /// Two records of one case whose structures may be compared.

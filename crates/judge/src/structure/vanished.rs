@@ -4,7 +4,7 @@ use crate::judgement::Uncounted;
 use regatta_core::machine::{EVIDENCE, Launch, Structure, moves_data};
 use regatta_core::record::CaseRecord;
 use regatta_core::suite::{Action, Kind};
-use regatta_worker::attention::ParamValue;
+use regatta_worker::case::ParamValue;
 
 use super::changes::kind;
 use super::instructions;

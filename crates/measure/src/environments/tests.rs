@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use regatta_worker::attention::Case;
+use regatta_worker::case::Case;
 
 fn pinned(version: &str) -> Environment {
     Environment {

@@ -30,7 +30,7 @@ use regatta_core::secrets;
 use regatta_core::suite::Suite;
 use regatta_core::suite::plan::{Place, deal};
 use regatta_core::text::{clean, one_line, shell_command};
-use regatta_worker::attention::Case;
+use regatta_worker::case::Case;
 use regatta_worker::operator::Operators;
 use regatta_worker::units::{Nanoseconds, counted};
 

@@ -12,7 +12,7 @@ use regatta_core::record::{RunHeader, Side};
 use regatta_core::suite::Metric;
 use regatta_core::text::plain_name;
 use regatta_judge as judge;
-use regatta_worker::attention::CaseId;
+use regatta_worker::case::CaseId;
 
 /// The code of a baseline.
 pub(super) struct BaseCode {

@@ -15,7 +15,7 @@ use regatta_core::record::baseline::Store;
 use regatta_core::text::shell_command;
 use regatta_judge::judgement::{Judgement, Row, Word};
 use regatta_judge::{self as judge, Options};
-use regatta_worker::attention::CaseId;
+use regatta_worker::case::CaseId;
 use regatta_worker::units::counted;
 
 /// Measures a suite against the baseline of this name; of none, against that of the suite's name.

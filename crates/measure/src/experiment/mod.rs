@@ -34,7 +34,7 @@ use regatta_core::suite::document::DocumentError;
 use regatta_core::suite::plan::Place;
 use regatta_judge::judgement::{Judgement, VerdictOutcome};
 use regatta_judge::{self as judge, Options};
-use regatta_worker::attention::CaseId;
+use regatta_worker::case::CaseId;
 use regatta_worker::units::{Nanoseconds, counted};
 
 pub use arm::Arm;

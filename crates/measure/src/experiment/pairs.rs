@@ -19,7 +19,7 @@ use regatta_core::record::run_file::{Opening, going_on};
 use regatta_core::record::{BaseId, PairSide, Pairing, Run, now, short_revision};
 use regatta_core::suite::{Rules, Suite};
 use regatta_judge::Options;
-use regatta_worker::attention::{Case, CaseId, VariantId};
+use regatta_worker::case::{Case, CaseId, VariantId};
 
 /// A part of a gate that is measured in pairs.
 pub(super) struct GatePart {

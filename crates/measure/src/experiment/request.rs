@@ -12,7 +12,7 @@ use regatta_core::suite::script::Script;
 use regatta_core::suite::workers::{OwnWorker, PythonCode};
 use regatta_core::suite::{self, BUILTIN, Override, Suite};
 use regatta_core::suite::{Metric, Origin};
-use regatta_worker::attention::{ParamValue, parameter_name};
+use regatta_worker::case::{ParamValue, parameter_name};
 use regatta_worker::units::Share;
 
 /// The folder of baselines where no other is named.

@@ -24,7 +24,7 @@ use regatta_core::suite::workers::Build;
 use regatta_core::suite::workers::OwnWorker;
 use regatta_core::suite::{Origin, Override, Settings, Suite};
 use regatta_core::text::{one_line, plain_name};
-use regatta_worker::attention::{Case, CaseId, VariantId};
+use regatta_worker::case::{Case, CaseId, VariantId};
 use regatta_worker::operator::{Operator, Operators};
 
 /// One side of a measurement: a suite, and the code of its workers.

@@ -10,7 +10,7 @@ use regatta_core::record::{Choices, Measurement, Tuned};
 use regatta_core::suite::{Count, Settings, Suite};
 use regatta_cuda::kernels::arch::Arch;
 use regatta_cuda::kernels::occupancy::{Demand, resident};
-use regatta_worker::attention::Case;
+use regatta_worker::case::Case;
 use regatta_worker::protocol::{Counter, Device, Prepared, ReplyBody, RequestBody, VariantInfo};
 
 /// The hardware counters that the census reads in this case.

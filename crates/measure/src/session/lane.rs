@@ -17,7 +17,7 @@ use crate::schedule::Lane;
 use crate::worker::{Conversation, WorkerError};
 use regatta_core::record::{Entry, Fault, Measurement, Outcome, PairSide, Start};
 use regatta_core::suite::Settings;
-use regatta_worker::attention::Case;
+use regatta_worker::case::Case;
 use regatta_worker::operator::Operands;
 use regatta_worker::protocol::{Measure, ReplyBody, RequestBody};
 use regatta_worker::units::Nanoseconds;

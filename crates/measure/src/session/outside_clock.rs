@@ -22,7 +22,8 @@ use crate::interference::is_watched;
 use crate::worker::Conversation;
 use regatta_core::record::{Measurement, median};
 use regatta_worker::attention::tolerance::{results, tolerable};
-use regatta_worker::attention::{Case, work};
+use regatta_worker::attention::work;
+use regatta_worker::case::Case;
 use regatta_worker::protocol::{
     DeviceKind, Repeat, RepeatStep, ReplyBody, RequestBody, TensorError, VariantInfo,
 };
@@ -266,7 +267,7 @@ impl Session<'_> {
         let Ok(problem) = case.problem.attention() else {
             return Ok(());
         };
-        let tf32 = variant.tf32 && problem.dtype == regatta_worker::attention::Dtype::F32;
+        let tf32 = variant.tf32 && problem.dtype == regatta_worker::case::Dtype::F32;
         for &(tensor, direction) in results(problem.direction) {
             let error = errors.get(tensor).and_then(|error| error.relative_l2);
             tolerable(problem.dtype, tf32, direction, error).map_err(|reason| {

@@ -14,7 +14,7 @@ use regatta_core::record::PairSide;
 use regatta_core::suite::Metric;
 use regatta_core::text::{one_line, plain_name};
 use regatta_judge::judgement::{Judgement, MetricRow, Row, Word};
-use regatta_worker::attention::CaseId;
+use regatta_worker::case::CaseId;
 use regatta_worker::units::{ARROW, Ratio, counted};
 
 /// A comparison that was made. Versions are places in the row, the good end is 0.

@@ -15,7 +15,7 @@ use std::str::FromStr;
 use serde::{Serialize, Serializer};
 
 use regatta_core::secrets;
-use regatta_worker::attention::{NAME_RULE, ParseError, VariantId, is_name};
+use regatta_worker::case::{NAME_RULE, ParseError, VariantId, is_name};
 
 /// The version of one side of a comparison, beside the suite as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]

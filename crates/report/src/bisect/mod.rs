@@ -13,7 +13,7 @@ use regatta_judge::judgement::Word;
 use regatta_measure::versions::Version;
 use regatta_measure::versions::bisect::{CaseReading, Ending, FoundStep, Searched, Tried, skipped};
 use regatta_measure::versions::search::Towards;
-use regatta_worker::attention::CaseId;
+use regatta_worker::case::CaseId;
 use regatta_worker::units::counted;
 
 pub use shown::{page, reading, text};

@@ -13,7 +13,7 @@ use crate::summary::SortedRows;
 use crate::{RenderError, Report};
 use regatta_core::record::Entry;
 use regatta_judge::judgement::{Row, Timing};
-use regatta_worker::attention::CaseId;
+use regatta_worker::case::CaseId;
 use regatta_worker::units::{Share, numbers};
 
 /// Cases of a figure.

@@ -2,7 +2,7 @@ use super::*;
 use crate::fixture::{fits, noise, stands_alone};
 use regatta_core::record::history::{About, Came, CaseTimes, HistoryRun};
 use regatta_judge::history::{series, trends};
-use regatta_worker::attention::CaseId;
+use regatta_worker::case::CaseId;
 use regatta_worker::units::Nanoseconds;
 
 /// The outcome of a case in one of 60 daily runs: one family is slower from day 45 on, one case

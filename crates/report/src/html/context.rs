@@ -10,7 +10,7 @@ use crate::judgement::Lists;
 use crate::summary::SortedRows;
 use crate::{RenderError, Report};
 use regatta_judge::judgement::Word;
-use regatta_worker::attention::CaseId;
+use regatta_worker::case::CaseId;
 use regatta_worker::units::Share;
 
 /// A report with what its parts look up.

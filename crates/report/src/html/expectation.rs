@@ -10,7 +10,7 @@ use crate::judgement::expectations;
 use crate::summary::reproduce;
 use regatta_core::suite::{Metric, Quantity};
 use regatta_judge::judgement::{ExpectationResult, Word};
-use regatta_worker::attention::{Case, FACETS, ParamValue};
+use regatta_worker::case::{Case, FACETS, ParamValue};
 use regatta_worker::units::Nanoseconds;
 
 /// Expectations, those violated most with their figure, then all others.

@@ -4,9 +4,8 @@
 //! Ids, facets, selectors, sweeps and checks follow from it. A new axis is a row here and a
 //! field of [`Attention`]; `tests/vectors/axes.json` shows the table to other languages.
 
-use super::{
-    Attention, Direction, Dtype, Layout, Mask, ParseError, Projection, ProjectionKind, Varlen,
-};
+use super::{Attention, Direction, Layout, Mask, Projection, ProjectionKind, Varlen};
+use crate::case::{Dtype, ParseError};
 
 /// One axis.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +24,7 @@ pub struct Axis {
 /// The form of an axis's values: in a suite, and as a token of an id.
 #[derive(Clone, Copy, Debug)]
 pub enum Form {
-    /// A whole number from 1 to [`LONGEST_AXIS`](super::LONGEST_AXIS); in an id behind these
+    /// A whole number from 1 to [`LONGEST_AXIS`](crate::case::LONGEST_AXIS); in an id behind these
     /// letters.
     Number(&'static str),
     /// One of a few words, each as a suite and as an id says it.

@@ -4,7 +4,7 @@
 //! three (SplitMix64: Steele, Lea, Flood, OOPSLA 2014), so that a worker needs no
 //! generator state and the harness can check single elements of a result.
 
-use super::Dtype;
+use crate::case::Dtype;
 
 /// Which tensor an element belongs to. The numbers are part of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::ParseError;
+use crate::case::ParseError;
 
 /// The place of the diagonal of a causal or windowed mask when `seq_q != seq_k`.
 ///

@@ -9,7 +9,8 @@ use std::sync::LazyLock;
 use serde::{Deserialize, Serialize};
 
 use super::axes::{AXES, Axis, Form, SEQ, SEQ_AXES, Unset, axis, settable};
-use super::{Direction, Dtype, LONGEST_AXIS, Layout, Mask, ParseError, Projection, Varlen};
+use super::{Direction, Layout, Mask, Projection, Varlen};
+use crate::case::{Dtype, LONGEST_AXIS, ParseError};
 
 /// One attention computation: `softmax(mask(q kᵀ / √head_dim)) v`, or its gradient.
 ///

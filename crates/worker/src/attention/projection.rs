@@ -7,8 +7,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Attention;
 use super::axes::{AXES, Unset};
-use super::{Attention, ParseError};
+use crate::case::ParseError;
 use crate::words;
 
 /// The part of one rank in a sequence-parallel projection.

@@ -6,8 +6,9 @@
 //! leaving out a share `f` of the keys moves the output by about `√f`, and a causal
 //! diagonal that is off by one by about 0.5.
 
+use super::Direction;
 use super::inputs::probe_indices;
-use super::{Direction, Dtype};
+use crate::case::Dtype;
 use crate::protocol::TensorError;
 
 /// The results of a direction, each with the direction whose limit it is held to.

@@ -1,84 +1,13 @@
-//! The values a problem's axes can have: storage types, layouts, directions, and
-//! the lengths of ragged batches.
+//! The values that axes of attention can have: layouts, directions, and the lengths of ragged
+//! batches.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::ParseError;
-
-/// Longest axis: far beyond what fits in memory, and short enough that what follows from
-/// several of them can be counted.
-pub const LONGEST_AXIS: u32 = 1 << 24;
-
-/// Declares an enum of words, each value once with its name: a list of all values, how one prints,
-/// and how it is read.
-#[macro_export]
-macro_rules! words {
-    ($what:literal, $(#[$meta:meta])* $access:vis enum $type:ident {
-        $($(#[$doc:meta])* $value:ident = $name:literal,)+
-    }) => {
-        $(#[$meta])*
-        $access enum $type {
-            $($(#[$doc])* $value,)+
-        }
-
-        impl $type {
-            /// Every value, in the order of declaration.
-            pub const ALL: [$type; [$($name),+].len()] = [$($type::$value),+];
-
-            /// The word for it in suites and on the wire.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $($type::$value => $name,)+
-                }
-            }
-        }
-
-        impl std::fmt::Display for $type {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.pad(self.name())
-            }
-        }
-
-        impl std::str::FromStr for $type {
-            type Err = $crate::attention::ParseError;
-
-            fn from_str(text: &str) -> Result<Self, Self::Err> {
-                let named = Self::ALL.into_iter().find(|value| value.name() == text);
-                let names = Self::ALL.iter().map(|value| value.name());
-                named.ok_or_else(|| $crate::attention::ParseError::one_of($what, text, names))
-            }
-        }
-    };
-}
-
-words! {
-    "dtype",
-    /// The type tensors are stored in. Arithmetic inside a kernel may be wider.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-    #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-    #[serde(rename_all = "lowercase")]
-    pub enum Dtype {
-        /// IEEE binary32.
-        F32 = "f32",
-        /// IEEE binary16.
-        F16 = "f16",
-        /// bfloat16.
-        Bf16 = "bf16",
-    }
-}
-
-impl Dtype {
-    /// Bytes of one element.
-    pub fn bytes(self) -> u64 {
-        match self {
-            Dtype::F32 => 4,
-            Dtype::F16 | Dtype::Bf16 => 2,
-        }
-    }
-}
+use crate::case::ParseError;
+use crate::words;
 
 words! {
     "layout",

@@ -188,7 +188,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::attention::LONGEST_AXIS;
+    use crate::case::LONGEST_AXIS;
 
     fn problem(id: &str) -> Attention {
         id.parse().unwrap()

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::names::normalised;
-use crate::attention::ParamValue;
+use crate::case::ParamValue;
 use crate::units::Bytes;
 
 /// The name under which [`Structure::uncounted`] has the reason for a missing census.

@@ -20,7 +20,8 @@ use self::check::{DrawnCall, Planes, References};
 use self::timing::{Sweep, time};
 use crate::attention::inputs::{Tensor, element, rounded};
 use crate::attention::reference::zeros;
-use crate::attention::{Attention, Direction, Dtype, ParamValue};
+use crate::attention::{Attention, Direction};
+use crate::case::{Dtype, ParamValue};
 use crate::machine::Structure;
 use crate::protocol::{
     Census, Checked, Device, DeviceKind, Hello, Measure, Measured, PROTOCOL_VERSION, Peak, Prepare,
@@ -475,7 +476,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::attention::Params;
+    use crate::case::Params;
 
     const WORK: Duration = Duration::from_millis(20);
 

@@ -10,8 +10,9 @@ use super::DeclaredProblem;
 use super::draw::Draw;
 use super::formula::{Expression, FUNCTIONS, Figures};
 use super::operands::{ElementType, InputTensor, Operands, OutputTensor, Role};
+use crate::attention::Direction;
 use crate::attention::tolerance::limit;
-use crate::attention::{Direction, Dtype, ParamValue, ParseError};
+use crate::case::{Dtype, ParamValue, ParseError};
 
 /// A computation as data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -9,8 +9,9 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::formula::Expression;
+use crate::attention::inputs;
 use crate::attention::inputs::mixed;
-use crate::attention::{Dtype, ParseError, inputs};
+use crate::case::{Dtype, ParseError};
 use crate::words;
 
 use super::operands::{ElementType, InputTensor};

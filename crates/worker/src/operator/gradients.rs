@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::draw::{Draw, DrawKind};
 use super::operands::{InputTensor, Operands, OutputTensor, Role};
 use super::{DeclaredProblem, Operator, Output};
+use crate::attention::Direction;
 use crate::attention::tolerance::limit;
-use crate::attention::{Direction, Dtype, ParamValue};
+use crate::case::{Dtype, ParamValue};
 
 /// The key of a sweep that asks for gradients. A problem that is forward lacks it.
 pub const DIRECTION: &str = "direction";

@@ -23,7 +23,8 @@ pub use declaration::{AxisKind, FormulaKind, Input, Operator, Output, Tolerance,
 pub use gradients::{DIRECTION, Gradients, gradient_name};
 pub use operands::{ElementType, InputTensor, Operands, OutputTensor, Role};
 
-use crate::attention::{Attention, Dtype, LONGEST_AXIS, ParamValue, ParseError, is_name, work};
+use crate::attention::{Attention, work};
+use crate::case::{Dtype, LONGEST_AXIS, ParamValue, ParseError, is_name};
 
 /// Declared operators, by name.
 pub type Operators = BTreeMap<String, Operator>;

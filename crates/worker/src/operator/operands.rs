@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::draw::Draw;
 use super::gradients::Gradients;
-use crate::attention::Dtype;
+use crate::case::Dtype;
 use crate::words;
 
 /// The tensors and numbers of one call of a declared operator.

@@ -2,7 +2,7 @@
 
 use super::operands::Role;
 use super::{AxisKind, DeclaredProblem, Operator};
-use crate::attention::ParamValue;
+use crate::case::ParamValue;
 
 impl AxisKind {
     /// The axis of an optional input, which is given by default.

@@ -13,7 +13,7 @@ use crate::input;
 use crate::record::baseline::{folders, machine_files};
 use crate::record::line::{self, Lines};
 use crate::record::{RecordError, SCHEMA_VERSION, check_kind, check_name, is_time, machine_file};
-use regatta_worker::attention::CaseId;
+use regatta_worker::case::CaseId;
 use regatta_worker::units::Nanoseconds;
 
 #[derive(Serialize, Deserialize)]

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::input;
 use crate::metric::Metric;
-use regatta_worker::attention::CaseId;
+use regatta_worker::case::CaseId;
 use regatta_worker::units::{Nanoseconds, counted, quantities};
 
 /// Everything that is kept of a suite on a machine.

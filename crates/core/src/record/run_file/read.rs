@@ -10,7 +10,7 @@ use super::RunLine;
 use crate::input::{self, Damage};
 use crate::record::line::{self, Lines};
 use crate::record::{Entry, RecordError, Run, RunHeader};
-use regatta_worker::attention::CaseId;
+use regatta_worker::case::CaseId;
 
 /// Lines that are read at once, by all processors.
 const BATCH: usize = 512;

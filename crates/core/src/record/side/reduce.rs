@@ -18,7 +18,7 @@ use crate::record::{
 };
 use crate::suite::Settings;
 use crate::text;
-use regatta_worker::attention::ParamValue;
+use regatta_worker::case::ParamValue;
 use regatta_worker::protocol::{Measured, Taken};
 use regatta_worker::units::Nanoseconds;
 

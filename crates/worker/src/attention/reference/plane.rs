@@ -10,7 +10,8 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::attention::inputs::{Tensor, element, rounded};
-use crate::attention::{Attention, Dtype, Mask};
+use crate::attention::{Attention, Mask};
+use crate::case::Dtype;
 use crate::matrix::{Matrix, multiply};
 
 /// The source of inputs' elements, by their index in logical order.

@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::attention::tolerance::Expected;
-use crate::attention::{Align, Direction, Dtype, Mask, Varlen};
+use crate::attention::{Align, Direction, Mask, Varlen};
+use crate::case::Dtype;
 
 /// The inputs of a problem in logical order, to be changed.
 #[derive(Clone)]

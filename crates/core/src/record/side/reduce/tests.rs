@@ -7,7 +7,7 @@ use crate::record::disturbance::Disturbance;
 use crate::record::run_file::{self, Opening, RunWriter};
 use crate::record::testing::header;
 use crate::record::{BaseId, OpenCases};
-use regatta_worker::attention::CaseId;
+use regatta_worker::case::CaseId;
 use regatta_worker::protocol::Measured;
 use regatta_worker::units::{Bytes, Nanoseconds, numbers, quantities};
 

@@ -6,8 +6,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::FACETS;
 use super::ParseError;
-use super::axes::{FACETS, SEQ};
+use crate::attention::axes::SEQ;
 
 /// The value of a variant's parameter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

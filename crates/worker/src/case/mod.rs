@@ -1,4 +1,8 @@
-//! Cases and their canonical ids.
+//! Cases, whatever their operator, and their canonical ids.
+
+mod dtype;
+mod params;
+mod text;
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -9,10 +13,17 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::axes::FACETS;
-use super::params::plain_name;
-use super::{Params, ParseError, VariantId, parameter_name};
+pub use crate::attention::axes::FACETS;
+pub use dtype::Dtype;
+pub use params::{AUTO, NAME_RULE, ParamValue, Params, VariantId, is_name, parameter_name};
+pub use text::ParseError;
+
 use crate::operator::{DeclaredProblem, Problem};
+use params::plain_name;
+
+/// Longest axis: far beyond what fits in memory, and short enough that what follows from
+/// several of them can be counted.
+pub const LONGEST_AXIS: u32 = 1 << 24;
 
 /// Variant × problem × parameters: what is measured under one name.
 ///
@@ -162,7 +173,7 @@ impl CaseId {
     /// When the id is not one that [`Case`] writes.
     pub fn case(&self) -> Result<Rc<Case>, ParseError> {
         /// More cases than a run has.
-        const MOST: usize = 1 << 18;
+        const MAX_KNOWN: usize = 1 << 18;
         thread_local! {
             /// Cases by their ids: who reads an id reads it many times.
             static KNOWN: RefCell<HashMap<CaseId, Rc<Case>>> = RefCell::default();
@@ -172,7 +183,7 @@ impl CaseId {
                 return Ok(case.clone());
             }
             let case: Rc<Case> = Rc::new(self.0.parse()?);
-            if known.len() >= MOST {
+            if known.len() >= MAX_KNOWN {
                 known.clear();
             }
             known.insert(self.clone(), case.clone());
@@ -203,7 +214,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    use crate::attention::{Attention, Direction, ParamValue};
+    use crate::attention::{Attention, Direction};
+    use crate::case::ParamValue;
 
     #[test]
     fn only_what_differs_from_its_default_appears() {
