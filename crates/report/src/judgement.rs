@@ -242,8 +242,11 @@ fn paragraphs(row: &Row, in_full: bool, most: usize) -> Vec<String> {
 fn apart_from_medians(metric: &MetricRow) -> Option<String> {
     let medians = Ratio(metric.head / metric.base);
     let change = &metric.change;
-    let is_within = change.low? <= medians && medians <= change.high?;
-    (change.paired && !is_within).then(|| {
+    let follows = match (change.low, change.high) {
+        (Some(low), Some(high)) => low <= medians && medians <= high,
+        _ => (medians.0 / change.ratio.0 - 1.0).abs() <= change.threshold.0,
+    };
+    (change.paired && !follows).then(|| {
         format!(
             "the change is from samples taken in turn; other programs moved the medians, which differ by {}",
             short(medians)
@@ -513,6 +516,23 @@ mod tests {
             insta::assert_snapshot!(name, plain(&scene));
         }
         insta::assert_snapshot!("every_case_on_request", whole(&fixture::failed()));
+    }
+
+    #[test]
+    fn a_change_that_two_times_do_not_give_says_so() {
+        let scene = fixture::failed();
+        let metrics = scene.judgement.rows.iter().flat_map(|row| &row.metrics);
+        let mut metric = metrics.clone().next().unwrap().clone();
+        (metric.base, metric.head) = (100.0, 119.0);
+        let change = &mut metric.change;
+        (change.paired, change.low, change.high) = (true, None, None);
+        change.ratio = Ratio(1.2);
+        assert_eq!(apart_from_medians(&metric), None);
+        metric.change.ratio = Ratio(1.28);
+        let words = apart_from_medians(&metric).unwrap();
+        assert!(words.ends_with("which differ by +19.0 %"), "{words}");
+        (metric.change.low, metric.change.high) = (Some(Ratio(1.18)), Some(Ratio(1.3)));
+        assert_eq!(apart_from_medians(&metric), None);
     }
 
     #[test]
