@@ -8,6 +8,7 @@
 //!   [`inputs`](attention::inputs) bit for bit, the float64
 //!   [`reference`](attention::reference) and the [`tolerance`](attention::tolerance) of each
 //!   result, and FLOPs and bytes ([`work`](attention::work));
+//! - [`case`]: a variant, a problem of any operator, and parameters under one id;
 //! - [`operator`]: a [`Problem`](operator::Problem): attention's, or that of an operator which a suite
 //!   declares as data;
 //! - [`machine`]: what a call did to a device: launches, operations and when they ran, counts;
@@ -25,7 +26,8 @@
 //! kernel. Inputs, the check against float64 and the clock are the crate's.
 //!
 //! ```
-//! use regatta_worker::attention::{Attention, Params};
+//! use regatta_worker::attention::Attention;
+//! use regatta_worker::case::Params;
 //! use regatta_worker::on_processor::{Function, OnProcessor, Tensors};
 //! use regatta_worker::protocol::Prepare;
 //! use regatta_worker::serve::Worker;
