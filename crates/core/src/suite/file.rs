@@ -323,7 +323,7 @@ mod schemas {
 
     use super::{Axes, Scalar, Within};
     use regatta_worker::attention::axes::{Form, axis, settable};
-    use regatta_worker::case::LONGEST_AXIS;
+    use regatta_worker::case::MAX_AXIS;
 
     impl<const MIN: u32, const MAX: u32> JsonSchema for Within<MIN, MAX> {
         fn schema_name() -> Cow<'static, str> {
@@ -394,7 +394,7 @@ mod schemas {
                     Some(Form::Mask | Form::Lengths(_)) => json_schema!({ "type": "string" }),
                     // `seq` is one, too.
                     Some(Form::Number(_) | Form::Width(_)) | None => {
-                        json_schema!({ "type": "integer", "minimum": 1, "maximum": LONGEST_AXIS })
+                        json_schema!({ "type": "integer", "minimum": 1, "maximum": MAX_AXIS })
                     }
                 };
                 let list = json_schema!({ "type": "array", "items": value, "minItems": 1 });

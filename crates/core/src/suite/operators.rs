@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::document::{DocumentError, TomlDocument, TomlText, key, or_near};
 use super::file::{OneOrMore, ValueOr};
 use super::workers::is_identifier;
-use regatta_worker::case::{Dtype, LONGEST_AXIS, ParamValue, is_name};
+use regatta_worker::case::{Dtype, MAX_AXIS, ParamValue, is_name};
 use regatta_worker::operator::draw::{Draw, DrawKind};
 use regatta_worker::operator::formula::Expression;
 use regatta_worker::operator::{
@@ -413,10 +413,8 @@ fn axis_kind(value: &OneOrMore<AxisValue>) -> Result<AxisKind, String> {
     match value {
         OneOrMore::One(AxisValue::Word(word)) if word == "required" => Ok(AxisKind::Number(None)),
         OneOrMore::One(AxisValue::Number(number)) => {
-            let number = u32::try_from(*number)
-                .ok()
-                .filter(|one| *one <= LONGEST_AXIS);
-            let number = number.ok_or_else(|| format!("must be from 0 to {LONGEST_AXIS}"))?;
+            let number = u32::try_from(*number).ok().filter(|one| *one <= MAX_AXIS);
+            let number = number.ok_or_else(|| format!("must be from 0 to {MAX_AXIS}"))?;
             Ok(AxisKind::Number(Some(number)))
         }
         OneOrMore::One(AxisValue::Word(_)) => Err(

@@ -10,7 +10,7 @@ use super::file::{Axes, Facets, OneOrMore, Scalar, SweepTable, ValueOr};
 use super::operators::built_in;
 use regatta_worker::attention::axes::{Form, axis, settable};
 use regatta_worker::attention::{Attention, Direction, Point};
-use regatta_worker::case::{Case, LONGEST_AXIS, ParamValue, Params, VariantId, parameter_name};
+use regatta_worker::case::{Case, MAX_AXIS, ParamValue, Params, VariantId, parameter_name};
 use regatta_worker::operator::{
     ATTENTION, AxisKind, DIRECTION, DeclaredProblem, Operator, Problem,
 };
@@ -98,8 +98,8 @@ fn declared_value(operator: &Operator, name: &str, value: &Scalar) -> Result<Str
         Some(AxisKind::Words(words)) if words.contains(&text) => Ok(text),
         Some(AxisKind::Words(words)) => Err(format!("use {}", words.join(" or "))),
         _ => match &value.0 {
-            Value::Integer(number) if (0..=LONGEST_AXIS.into()).contains(number) => Ok(text),
-            Value::Integer(_) => Err(format!("must be from 0 to {LONGEST_AXIS}")),
+            Value::Integer(number) if (0..=MAX_AXIS.into()).contains(number) => Ok(text),
+            Value::Integer(_) => Err(format!("must be from 0 to {MAX_AXIS}")),
             other => Err(format!(
                 "expected a whole number, found {}",
                 other.type_str()
@@ -189,10 +189,10 @@ fn axis_value(name: &str, value: &Scalar) -> Result<String, String> {
         },
         // `seq` is one, too.
         _ => match &value.0 {
-            Value::Integer(number) if (1..=LONGEST_AXIS.into()).contains(number) => {
+            Value::Integer(number) if (1..=MAX_AXIS.into()).contains(number) => {
                 Ok(number.to_string())
             }
-            Value::Integer(_) => Err(format!("must be from 1 to {LONGEST_AXIS}")),
+            Value::Integer(_) => Err(format!("must be from 1 to {MAX_AXIS}")),
             other => Err(format!(
                 "expected a whole number, found {}",
                 other.type_str()

@@ -24,7 +24,7 @@ pub struct Axis {
 /// The form of an axis's values: in a suite, and as a token of an id.
 #[derive(Clone, Copy, Debug)]
 pub enum Form {
-    /// A whole number from 1 to [`LONGEST_AXIS`](crate::case::LONGEST_AXIS); in an id behind these
+    /// A whole number from 1 to [`MAX_AXIS`](crate::case::MAX_AXIS); in an id behind these
     /// letters.
     Number(&'static str),
     /// One of a few words, each as a suite and as an id says it.

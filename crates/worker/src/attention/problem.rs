@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::axes::{AXES, Axis, Form, SEQ, SEQ_AXES, Unset, axis, settable};
 use super::{Direction, Layout, Mask, Projection, Varlen};
-use crate::case::{Dtype, LONGEST_AXIS, ParseError};
+use crate::case::{Dtype, MAX_AXIS, ParseError};
 
 /// One attention computation: `softmax(mask(q kᵀ / √head_dim)) v`, or its gradient.
 ///
@@ -223,10 +223,10 @@ impl Attention {
                 && let Some(text) = axis.value(&self)
                 && text
                     .parse()
-                    .is_ok_and(|n: u32| !(1..=LONGEST_AXIS).contains(&n))
+                    .is_ok_and(|n: u32| !(1..=MAX_AXIS).contains(&n))
             {
                 return Err(ParseError::new(format!(
-                    "{} is {text}; it must be from 1 to {LONGEST_AXIS}",
+                    "{} is {text}; it must be from 1 to {MAX_AXIS}",
                     axis.name
                 )));
             }

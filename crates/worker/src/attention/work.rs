@@ -188,7 +188,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::case::LONGEST_AXIS;
+    use crate::case::MAX_AXIS;
 
     fn problem(id: &str) -> Attention {
         id.parse().unwrap()
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn absurd_shapes_do_not_overflow() {
-        let most = LONGEST_AXIS;
+        let most = MAX_AXIS;
         let absurd = problem(&format!("b{most},h{most},s{most},d{most},both"));
         assert!(flops(&absurd) > 1e36);
         assert!(bytes(&absurd).is_finite());

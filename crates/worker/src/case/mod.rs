@@ -23,7 +23,7 @@ use params::plain_name;
 
 /// Longest axis: far beyond what fits in memory, and short enough that what follows from
 /// several of them can be counted.
-pub const LONGEST_AXIS: u32 = 1 << 24;
+pub const MAX_AXIS: u32 = 1 << 24;
 
 /// Variant × problem × parameters: what is measured under one name.
 ///

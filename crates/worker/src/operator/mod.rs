@@ -24,7 +24,7 @@ pub use gradients::{DIRECTION, Gradients, gradient_name};
 pub use operands::{ElementType, InputTensor, Operands, OutputTensor, Role};
 
 use crate::attention::{Attention, work};
-use crate::case::{Dtype, LONGEST_AXIS, ParamValue, ParseError, is_name};
+use crate::case::{Dtype, MAX_AXIS, ParamValue, ParseError, is_name};
 
 /// Declared operators, by name.
 pub type Operators = BTreeMap<String, Operator>;
@@ -233,9 +233,9 @@ impl FromStr for DeclaredProblem {
 /// The value of an axis: a whole number in its range, or a word.
 fn axis_value(name: &str, text: &str) -> Result<ParamValue, ParseError> {
     match text.parse()? {
-        ParamValue::Int(number) if !(0..=i64::from(LONGEST_AXIS)).contains(&number) => {
+        ParamValue::Int(number) if !(0..=i64::from(MAX_AXIS)).contains(&number) => {
             Err(ParseError::new(format!(
-                "{name} is {number}; it must be from 0 to {LONGEST_AXIS}"
+                "{name} is {number}; it must be from 0 to {MAX_AXIS}"
             )))
         }
         value => Ok(value),
