@@ -173,8 +173,8 @@ pub type Facets = BTreeMap<String, OneOrMore<Scalar>>;
 #[serde(transparent)]
 pub struct Axes(pub Facets);
 
-/// A whole number, a word, or true or false, which are words. One of another type is refused where it is known what is wanted in
-/// its place.
+/// A whole number, a word, or true or false, which are words. One of another type is refused where
+/// it is known what is wanted in its place.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(transparent)]
 pub struct Scalar(pub toml::Value);

@@ -145,21 +145,20 @@ impl CallTime {
 
     /// This without the times of another.
     pub(super) fn less(self, other: CallTime) -> CallTime {
-        CallTime {
-            wall_ns: (self.wall_ns - other.wall_ns).max(0.0),
-            busiest_ns: (self.busiest_ns - other.busiest_ns).max(0.0),
-            on_others_ns: (self.on_others_ns - other.on_others_ns).max(0.0),
-            no_waits_ns: (self.no_waits_ns - other.no_waits_ns).max(0.0),
-        }
+        self.with(other, |time, other| (time - other).max(0.0))
     }
 
     /// The longer times of two.
     pub(super) fn longer(self, other: CallTime) -> CallTime {
+        self.with(other, f64::max)
+    }
+
+    fn with(self, other: CallTime, each: fn(f64, f64) -> f64) -> CallTime {
         CallTime {
-            wall_ns: self.wall_ns.max(other.wall_ns),
-            busiest_ns: self.busiest_ns.max(other.busiest_ns),
-            on_others_ns: self.on_others_ns.max(other.on_others_ns),
-            no_waits_ns: self.no_waits_ns.max(other.no_waits_ns),
+            wall_ns: each(self.wall_ns, other.wall_ns),
+            busiest_ns: each(self.busiest_ns, other.busiest_ns),
+            on_others_ns: each(self.on_others_ns, other.on_others_ns),
+            no_waits_ns: each(self.no_waits_ns, other.no_waits_ns),
         }
     }
 

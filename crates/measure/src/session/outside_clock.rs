@@ -179,10 +179,6 @@ impl Session<'_> {
             let requests = if attempts == 1 { AT_FIRST } else { 1 };
             for _ in 0..requests {
                 of_none.extend(self.span(worker, empty, &faults, attempts > 1)?);
-                if changes {
-                    let change = self.span(worker, changed, &faults, attempts > 1)?;
-                    tried.of_changes.extend(change);
-                }
             }
             let overhead = CallTime::median(&of_none).at_most(MAX_REQUEST_NS, 1.0);
             // Another program delayed those before, or requests of no calls are slow.
@@ -194,6 +190,10 @@ impl Session<'_> {
             let both = tried.of_calls.less(overhead).per_call(calls);
             let mut a_call = both;
             if changes {
+                for _ in 0..requests {
+                    let change = self.span(worker, changed, &faults, attempts > 1)?;
+                    tried.of_changes.extend(change);
+                }
                 let change = CallTime::median(&tried.of_changes);
                 let change = change.less(overhead).per_call(calls);
                 let change = change.at_most(most_change_ns, 1.0 + CHANGE_ERROR);
