@@ -6,6 +6,8 @@ import contextlib
 import functools
 import gc
 import importlib.metadata
+import itertools
+import math
 import platform
 import time
 import traceback
@@ -27,7 +29,8 @@ from regatta_worker.problem.reference import (
     Make,
     ReferenceCache,
     difference,
-    difference_of_planes,
+    differences,
+    not_finite,
     reference_of_planes,
     spot_checks,
     worst,
@@ -47,6 +50,9 @@ Done = TypeVar("Done")
 
 GROSS = 0.1
 """A relative L2 error above which a result may be one that is still being written."""
+
+NOT_FINITE = {"relative_l2": math.nan, "max_abs": math.nan}
+"""The error of a result with an element that is not a number or infinite."""
 
 SETTLE_S = 0.3
 """The time that unfinished writes of a result get, to be named."""
@@ -235,10 +241,7 @@ class CaseWorker(Generic[CaseType]):
             case.place = sets.number
             sets.forget()
         seed, results = seed_of(case.seed, sets.number), sets.kept.pop()
-        self.check_inputs(case, seed)
-        checked = {"seed": seed, **self.check_last(case, seed, results)}
-        for drawn in sets.drawn:
-            self.check_drawn(case, drawn, checked)
+        checked = {"seed": seed, **self.check_calls(case, seed, results, sets.drawn)}
         if sets.last:
             self.check_settled(case, sets.last, results, checked["errors"])
         del results
@@ -246,17 +249,61 @@ class CaseWorker(Generic[CaseType]):
         self.check_order(case, sets)
         return reply
 
-    def check_inputs(self, case: CaseType, seed: int) -> None:
-        """Raises Failed where the last call wrote into the inputs of a seed."""
-        given, make = self.given(case), self.maker(case, seed)
-        for some in planes.alike(planes.drawn(case.problem)) if given else ():
-            for name, tensor in given.items():
-                for plane, was in planes.apart(some, name, make(name, some)[0]):
-                    if bool((plane.cut(name, tensor) != was).any()):
-                        raise Failed(
-                            f"the call wrote into its input {name}, which is its caller's: write "
-                            f"into a copy, or into an array of its own"
-                        )
+    def check_calls(
+        self, case: CaseType, seed: int, results: Any, drawn: Sequence[DrawnCall]
+    ) -> Message:
+        """Holds timed calls to float64, all at once: the last one, whose inputs have this seed,
+        over some planes, and each drawn one over the plane that is kept of it.
+
+        The largest `errors`, with the number of the drawn `call` that they are of; and `probes` of
+        the last call as a whole.
+        """
+        named = self.named(case, results)
+        last = tuple(plane.of_call(seed) for plane in self.drawn(case, results))
+        earlier = [
+            (call, call.values[0].of_call(seed_of(case.seed, call.number), call.along))
+            for call in drawn
+        ]
+        make = functools.cache(self.maker(case))
+        parts = (*last, *dict.fromkeys(plane for _, plane in earlier))
+        self.check_inputs(case, last, parts, make)
+        exact = self.exact(case, parts, make)
+        groups = []
+        for name, value in named.items():
+            groups.append([(plane.cut(name, value), exact[plane][name]) for plane in last])
+            kept = [(call.values[1][name], exact[plane][name]) for call, plane in earlier]
+            groups += [[pair] for pair in kept]
+        found = iter(differences(self.arrays, *groups))
+        wrong = not_finite(self.arrays, named)
+        checked: Message = {"errors": {}}
+        for name in named:
+            error, *others = itertools.islice(found, 1 + len(earlier))
+            if name in wrong:
+                error = NOT_FINITE
+            for (call, _), other in zip(earlier, others, strict=True):
+                if worst(error, other) is other:
+                    error, checked["call"] = other, call.call
+            checked["errors"][name] = error
+        return checked | self.probes(case, named)
+
+    def check_inputs(
+        self, case: CaseType, last: tuple[Any, ...], parts: tuple[Any, ...], make: Make
+    ) -> None:
+        """Raises Failed where the last call wrote into its inputs, in the planes `last`, which are
+        among the `parts` that are made."""
+        for name, tensor in self.given(case).items():
+            differ = [
+                (plane.cut(name, tensor) != was).any()
+                for some in planes.alike(parts)
+                for plane, was in planes.apart(some, name, make(name, some)[0])
+                if plane in last
+            ]
+            # All at once: a device is waited for once.
+            if bool(self.arrays.xp.stack(differ).any()):
+                raise Failed(
+                    f"the call wrote into its input {name}, which is its caller's: write "
+                    f"into a copy, or into an array of its own"
+                )
 
     def check_settled(
         self, case: CaseType, early: tuple[Any, Message], results: Any, errors: Message
@@ -291,11 +338,10 @@ class CaseWorker(Generic[CaseType]):
         return planes.drawn(case.problem, wanted)
 
     def exact(
-        self, case: CaseType, seed: int, drawn: tuple[Any, ...], along: float = 0.0
+        self, case: CaseType, parts: tuple[Any, ...], make: Make
     ) -> dict[Any, dict[str, Any]]:
-        """The exact values of drawn planes of the results of a set's inputs, by name."""
-        make = self.maker(case, seed, along)
-        return reference_of_planes(self.arrays, case.problem, drawn, make)
+        """The exact values of planes of the results of calls, by name."""
+        return reference_of_planes(self.arrays, case.problem, parts, make)
 
     def cut(self, case: CaseType, results: Any) -> tuple[Any, dict[str, Any]]:
         """A plane of a call's results, drawn here, copied to the host."""
@@ -304,39 +350,12 @@ class CaseWorker(Generic[CaseType]):
         copy = self.arrays.host_copy
         return plane, {name: copy(plane.cut(name, value)) for name, value in named.items()}
 
-    def check_drawn(self, case: CaseType, drawn: DrawnCall, checked: Message) -> None:
-        """Puts a drawn call's errors in the place of smaller ones of `checked`, with its number."""
-        plane, values = drawn.values
-        exact = self.exact(case, seed_of(case.seed, drawn.number), (plane,), drawn.along)[plane]
-        for name, value in values.items():
-            error, before = difference(self.arrays, (value, exact[name])), checked["errors"][name]
-            if worst(before, error) is error:
-                checked["errors"][name] = error
-                checked["call"] = drawn.call
-
-    def check_last(self, case: CaseType, seed: int, results: Any) -> Message:
-        """`errors` of the last timed call, over some planes and from inputs made again, and
-        `probes` of the whole."""
-        named = self.named(case, results)
-        errors = self.errors_of_planes(case, seed, self.drawn(case, results), named)
-        return {"errors": errors} | self.probes(case, named)
-
-    def errors_of_planes(
-        self, case: CaseType, seed: int, drawn: tuple[Any, ...], named: Message
-    ) -> Message:
-        """The errors of these planes of results against float64, by name."""
-        exact = self.exact(case, seed, drawn)
-        return {
-            name: difference_of_planes(self.arrays, name, value, exact)
-            for name, value in named.items()
-        }
-
-    def maker(self, case: CaseType, seed: int, along: float = 0.0) -> Make:
-        """Makes planes of the inputs of a seed, rotated in memory by a part of it."""
+    def maker(self, case: CaseType) -> Make:
+        """Makes planes of the inputs of calls."""
         dtype = self.DTYPES[case.problem.dtype]
 
         def make(name: str, some: Planes) -> Any:
-            return inputs.part(self.arrays, case.problem, name, seed, some, dtype)
+            return inputs.part(self.arrays, case.problem, name, some, dtype)
 
         return make
 

@@ -17,11 +17,12 @@ pytest.importorskip("torch")
 import torch
 
 from regatta_worker.on_torch.case import written
-from regatta_worker.on_torch.inputs import TorchInputSets
+from regatta_worker.on_torch.inputs import TorchInputSets, memory_order
 from regatta_worker.problem import inputs
 from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.attention import Problem
 from regatta_worker.problem.input_sets import LAST, CaseInputs, InputSets, fresh, in_turn, seed_of
+from regatta_worker.problem.planes import alike, drawn
 
 ARRAYS = Arrays.for_torch("cpu")
 FILL = functools.partial(inputs.fill, ARRAYS)
@@ -125,6 +126,28 @@ class TestInPlace:
                         # Two in 100 are alike by chance: bfloat16 has few values.
                         assert (a == b).double().mean().item() < 0.1
                 seen.append(now)
+
+    def test_planes_that_are_made_for_a_check_are_those_in_place(self) -> None:
+        ragged = {"q": [3, 24], "k": [5, 24]}
+        layouts: tuple[Any, ...] = ({}, {"layout": "bhsd", "kv_heads": 2}, {"varlen": ragged})
+        for axes, is_dense in product(layouts, (True, False)):
+            problem, tensors = self.made(**axes)
+            if not is_dense:
+                wide = {
+                    n: torch.empty((*x.shape[:-1], 40), dtype=x.dtype) for n, x in tensors.items()
+                }
+                tensors = {n: x[..., : tensors[n].shape[-1]] for n, x in wide.items()}
+            sets = TorchInputSets(tensors, SETS, FILL)
+            for last in (False, False, True):
+                sets.change(last)
+                for some in alike(drawn(problem)):
+                    some = tuple(x.of_call(seed_of(7, sets.number), sets.along) for x in some)
+                    for name, tensor in tensors.items():
+                        order = memory_order(tensor)
+                        assert bool(order.axes) == is_dense
+                        made = inputs.part(ARRAYS, problem, name, some, torch.bfloat16, order)
+                        cuts = torch.cat([plane.cut(name, tensor) for plane in some], dim=1)
+                        assert torch.equal(made[0], cuts), (axes, name, last)
 
     def test_tensors_with_others_between_are_copied_as_they_are(self) -> None:
         wide = torch.zeros(4, 8, dtype=torch.bfloat16)

@@ -73,14 +73,18 @@ def test_parts_are_those_of_the_whole(
     arrays: Arrays, axes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem = Problem.from_wire(support.wire(**axes))
+    of_calls = tuple(plane.of_call(seed) for seed in (7, 2**64 - 1) for plane in drawn(problem))
     for name in inputs.TENSORS:
-        whole = inputs.whole(arrays, problem, name, 7, arrays.xp.float16)
+        wholes = {
+            seed: inputs.whole(arrays, problem, name, seed, arrays.xp.float16)
+            for seed in (7, 2**64 - 1)
+        }
         for chunk in (1 << 22, 100):
             monkeypatch.setattr(inputs, "CHUNK", chunk)
-            for planes in alike(drawn(problem)):
-                part = inputs.part(arrays, problem, name, 7, planes, arrays.xp.float16)
-                cut = np.concatenate([plane.cut(name, whole) for plane in planes], axis=1)
-                assert np.array_equal(np.asarray(part[0]), cut)
+            for planes in alike(of_calls):
+                part = inputs.part(arrays, problem, name, planes, arrays.xp.float16)
+                cuts = [plane.cut(name, wholes[plane.seed]) for plane in planes]
+                assert np.array_equal(np.asarray(part[0]), np.concatenate(cuts, axis=1))
 
 
 def test_probes_stay_inside() -> None:

@@ -17,7 +17,8 @@ from regatta_worker.problem.planes import SHARE, Planes, drawn
 from regatta_worker.problem.reference import (
     ReferenceCache,
     difference,
-    difference_of_planes,
+    differences,
+    not_finite,
     reference,
     reference_of_planes,
     spot_checks,
@@ -178,9 +179,9 @@ RESULTS = ("out", *GRADIENTS)
 
 def references(problem: Problem, planes: Planes) -> Any:
     def make(name: str, some: Planes) -> Any:
-        return inputs.part(ARRAYS, problem, name, 11, some, np.float32)
+        return inputs.part(ARRAYS, problem, name, some, np.float32)
 
-    return reference_of_planes(ARRAYS, problem, planes, make)
+    return reference_of_planes(ARRAYS, problem, tuple(plane.of_call(11) for plane in planes), make)
 
 
 class TestDrawn:
@@ -234,13 +235,24 @@ class TestFigures:
         def found(place: Any, factor: float) -> float:
             result = out.astype(np.float32)
             result[place] *= np.float32(factor)
-            return difference_of_planes(ARRAYS, "out", result, planes)["relative_l2"]
+            pairs = [(plane.cut("out", result), exact["out"]) for plane, exact in planes.items()]
+            return difference(ARRAYS, *pairs)["relative_l2"]
 
         assert found(0, 1.0) < 1e-06
         assert found(..., 1.25) == pytest.approx(0.25, abs=1e-5)
         assert found((3, slice(None), 15), 0.0) > 0.1
         # In a plane that is not compared.
-        assert math.isnan(found((1, 2, 3, 4), math.nan))
+        broken = out.astype(np.float32)
+        assert not_finite(ARRAYS, {"out": broken, "dq": broken}) == []
+        broken[1, 2, 3, 4] = math.nan
+        assert not_finite(ARRAYS, {"out": broken, "dq": np.zeros(3)}) == ["out"]
+
+    def test_groups_are_compared_each_by_itself(self) -> None:
+        one, two = np.array([3.0, 4.0]), np.array([1.0, 0.0])
+        groups = [[(one, one)], [(two, one), (one, one)], [(one, two), (two, two)], []]
+        each = [difference(ARRAYS, *pairs) for pairs in groups]
+        assert differences(ARRAYS, *groups) == each
+        assert [error["max_abs"] for error in each] == [0.0, 4.0, 4.0, 0.0]
 
     def test_the_worst_of_some_is_the_one_that_is_not_finite(self) -> None:
         for unknown in (math.nan, None):

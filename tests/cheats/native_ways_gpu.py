@@ -312,7 +312,9 @@ def sets_known(q: Any, k: Any, v: Any) -> Any:
             for sample in range(1, 40):
                 for made in sets:
                     along = sample * inputs.STEP % 1.0
-                    some = {n: inputs.rotated(x, x, along) for n, x in made.items()}
+                    some = {n: torch.empty_like(x) for n, x in made.items()}
+                    for n, x in made.items():
+                        inputs._copy_along(*inputs._as_they_lie(some[n], x), along)
                     _by_contents(*(turned(some[name]) for name in ("q", "k", "v")))
     return _by_contents(q, k, v)
 

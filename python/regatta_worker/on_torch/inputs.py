@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 import torch
 
 from regatta_worker.problem.input_sets import LAST, CaseInputs, InputSets, in_turn, seed_of
+from regatta_worker.problem.inputs import MemoryOrder
 from regatta_worker.problem.planes import DRAW
 
 Tensors = Mapping[str, torch.Tensor]
@@ -125,13 +126,6 @@ def turner(tensors: Tensors, refresh: Callable[[], None] | None) -> Callable[[],
     return turn
 
 
-def rotated(tensor: torch.Tensor, made: torch.Tensor, along: float) -> torch.Tensor:
-    """A set's tensor as it lay in the place of `tensor`, this part further on."""
-    into = torch.empty_like(tensor).detach()
-    _copy_along(*_as_they_lie(into, made), along)
-    return into
-
-
 def _as_they_lie(into: torch.Tensor, source: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Both with their elements in the order of memory, or as they are where others lie between
     those of one."""
@@ -140,12 +134,19 @@ def _as_they_lie(into: torch.Tensor, source: torch.Tensor) -> tuple[torch.Tensor
 
 
 def _dense(tensor: torch.Tensor) -> bool:
+    return bool(memory_order(tensor).axes)
+
+
+def memory_order(tensor: torch.Tensor) -> MemoryOrder:
+    """The order of a tensor's elements in memory."""
+    shape, strides = tuple(tensor.shape), tensor.stride()
+    axes = sorted(range(len(shape)), key=lambda axis: (strides[axis], -axis), reverse=True)
     elements = 1
-    for stride, extent in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
-        if extent > 1 and stride != elements:
-            return False
-        elements *= extent
-    return True
+    for axis in reversed(axes):
+        if shape[axis] > 1 and strides[axis] != elements:
+            return MemoryOrder(shape, ())
+        elements *= shape[axis]
+    return MemoryOrder(shape, tuple(axes))
 
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:

@@ -14,7 +14,7 @@ import importlib.metadata
 import math
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any, Protocol
@@ -22,19 +22,26 @@ from typing import Any, Protocol
 import torch
 
 from regatta_worker import device
-from regatta_worker.case import CaseType, CaseWorker, Request
+from regatta_worker.case import NOT_FINITE, CaseType, CaseWorker, Request
 from regatta_worker.census import functions, launches
 from regatta_worker.census.counters import first_call
 from regatta_worker.clock import timing
 from regatta_worker.clock.peak import torch_peak
 from regatta_worker.on_torch.case import DTYPES, Call, Results, Tensors, TorchCase
-from regatta_worker.on_torch.inputs import TorchInputSets, rotated, turner
+from regatta_worker.on_torch.inputs import TorchInputSets, memory_order, turner
 from regatta_worker.problem import inputs, planes
 from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.attention import Mask, Problem
-from regatta_worker.problem.input_sets import Inputs
+from regatta_worker.problem.input_sets import DrawnCall, Inputs
 from regatta_worker.problem.planes import Planes
-from regatta_worker.problem.reference import Make, ReferenceCache, difference, reference, worst
+from regatta_worker.problem.reference import (
+    Make,
+    ReferenceCache,
+    difference,
+    not_finite,
+    reference,
+    worst,
+)
 from regatta_worker.problem.variant import Variant
 from regatta_worker.protocol.channel import Failed, Message, Unsupported
 from regatta_worker.protocol.refusals import absence, refusal
@@ -351,16 +358,24 @@ class TorchWorker(OnTorch[TorchCase]):
             found["errors"]["out"] = worst(found["errors"]["out"], of_short)
         return found
 
-    def check_last(self, case: TorchCase, seed: int, results: Results) -> Message:
+    def check_calls(
+        self, case: TorchCase, seed: int, results: Results, drawn: Sequence[DrawnCall]
+    ) -> Message:
         """For a call that draws its lengths, the larger error of its longest and its shortest:
         it has no place to spot-check."""
         if not case.built.draws_lengths:
-            return super().check_last(case, seed, results)
-        errors = []
+            return super().check_calls(case, seed, results, drawn)
+        make, errors = functools.cache(self.maker(case)), []
+        of_inputs = tuple(plane.of_call(seed) for plane in planes.drawn(case.problem))
+        self.check_inputs(case, of_inputs, of_inputs, make)
         for result in (results[0], results[-1]):
-            drawn = planes.drawn(case.problem, length=result.shape[1])
+            some = planes.drawn(case.problem, length=result.shape[1])
+            some = tuple(plane.of_call(seed) for plane in some)
             named = named_results(_shortened(case.problem, result), (result,))
-            errors.append(self.errors_of_planes(case, seed, drawn, named)["out"])
+            exact = self.exact(case, some, make)
+            pairs = [(plane.cut("out", named["out"]), exact[plane]["out"]) for plane in some]
+            error = NOT_FINITE if not_finite(self.arrays, named) else None
+            errors.append(error or difference(self.arrays, *pairs))
         return {"errors": {"out": worst(*errors)}, "probes": {}}
 
     def turner(self, case: TorchCase) -> Callable[[], None]:
@@ -378,17 +393,13 @@ class TorchWorker(OnTorch[TorchCase]):
     def given(self, case: TorchCase) -> Tensors:
         return {name: tensor.detach() for name, tensor in case.tensors.items()}
 
-    def maker(self, case: TorchCase, seed: int, along: float = 0.0) -> Make:
-        """Rotated inputs are cut out of whole ones."""
-        if not along:
-            return super().maker(case, seed)
-
+    def maker(self, case: TorchCase) -> Make:
+        """As the samples' inputs are rotated in memory."""
         dtype = DTYPES[case.problem.dtype]
 
-        def make(name: str, some: Planes) -> torch.Tensor:
-            source = inputs.whole(self.arrays, case.problem, name, seed, dtype)
-            lay = rotated(case.tensors[name], source, along)
-            return torch.cat([plane.cut(name, lay) for plane in some], dim=1)[None]
+        def make(name: str, some: Planes) -> Any:
+            order = memory_order(case.tensors[name])
+            return inputs.part(self.arrays, case.problem, name, some, dtype, order)
 
         return make
 

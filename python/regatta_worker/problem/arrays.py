@@ -21,6 +21,8 @@ class Arrays:
     """An array as one of another type, on this device."""
     positions: Callable[[int, int], Any]
     """Integers `first .. last`, in 64 bits."""
+    integers: Callable[[list[list[int]]], Any]
+    """A table of integers, in 64 bits."""
     zeros: Callable[[Shape], Any]
     """float64 zeros."""
     kept_zeros: Callable[[Shape], Any]
@@ -42,6 +44,7 @@ class Arrays:
             empty=np.empty,
             cast=lambda x, dtype: np.asarray(x).astype(dtype),
             positions=lambda first, last: np.arange(first, last, dtype=np.int64),
+            integers=lambda table: np.array(table, dtype=np.int64),
             zeros=np.zeros,
             kept_zeros=np.zeros,
             to_kept=lambda x: x,
@@ -60,6 +63,7 @@ class Arrays:
             empty=lambda shape, dtype: torch.empty(shape, dtype=dtype, device=device),
             cast=lambda x, dtype: x.to(device=device, dtype=dtype),
             positions=lambda first, last: torch.arange(first, last, device=device),
+            integers=lambda table: torch.tensor(table, dtype=torch.int64, device=device),
             zeros=lambda shape: torch.zeros(shape, dtype=torch.float64, device=device),
             kept_zeros=lambda shape: torch.zeros(shape, dtype=torch.float64),
             to_kept=lambda x: x.cpu(),

@@ -9,6 +9,7 @@ through a few 64-bit temporaries.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 from regatta_worker.problem.arrays import Arrays, Shape
@@ -95,23 +96,66 @@ def whole(arrays: Arrays, problem: Problem, tensor: str, seed: int, dtype: Any) 
     return problem.turned(out)
 
 
+@dataclass(frozen=True)
+class MemoryOrder:
+    """The order in which the elements of a tensor lie in memory."""
+
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+    """Outermost first; none where other elements lie between them."""
+
+    def before(self, index: Any, further: Any) -> Any:
+        """The elements that rotation of the memory put in the places of these, so many elements
+        further on; the same ones where it lies with others between."""
+        if not self.axes:
+            return index
+        natural = tuple(range(len(self.shape)))
+        place = (self._numbered(index, natural, self.axes) - further) % math.prod(self.shape)
+        return self._numbered(place, self.axes, natural)
+
+    def _numbered(self, number: Any, order: tuple[int, ...], other: tuple[int, ...]) -> Any:
+        """Numbers of elements, counted with the axes in one order, as they are in the other."""
+        if order == other:
+            return number
+        coordinates, found = {}, 0
+        for axis in reversed(order):
+            coordinates[axis] = number % self.shape[axis]
+            number = number // self.shape[axis]
+        for axis in other:
+            found = found * self.shape[axis] + coordinates[axis]
+        return found
+
+
 def part(
-    arrays: Arrays, problem: Problem, tensor: str, seed: int, planes: Planes, dtype: Any
+    arrays: Arrays,
+    problem: Problem,
+    tensor: str,
+    planes: Planes,
+    dtype: Any,
+    order: MemoryOrder | None = None,
 ) -> Any:
-    """Alike planes' parts of a tensor, `[1, rows, heads, width]`: the heads of one after those of
-    the other. The other elements are not made."""
+    """Alike planes' parts of a tensor, `[1, rows, heads, width]`, each of the inputs of its call:
+    the heads of one after those of the other. The other elements are not made. `order` is that of
+    tensors that are rotated."""
     heads, width = problem.shape(tensor)[-2:]
-    rows, own = len(planes[0].rows(tensor)), len(planes[0].heads(tensor))
-    first_columns = [
-        (plane.rows(tensor).start * heads + plane.heads(tensor).start) * width for plane in planes
+    rows, own = len(planes[0].rows(tensor)), len(planes[0].heads(tensor)) * width
+    size = math.prod(problem.shape(tensor))
+    table = [
+        (
+            (plane.rows(tensor).start * heads + plane.heads(tensor).start) * width,
+            start(plane.seed, tensor),
+            int(size * plane.along),
+        )
+        for plane in planes
     ]
-    of_each = [arrays.positions(first, first + own * width) for first in first_columns]
-    columns = arrays.xp.stack(of_each).reshape(-1)
-    out = arrays.empty((rows, len(columns)), dtype)
-    at_once = max(1, CHUNK // len(columns))
+    firsts, begins, further = arrays.integers([list(row) for row in zip(*table, strict=True)])
+    out = arrays.empty((rows, len(planes), own), dtype)
+    at_once = max(1, CHUNK // (len(planes) * own))
     for first in range(0, rows, at_once):
-        some = arrays.positions(first, min(first + at_once, rows))
-        index = some[:, None] * (heads * width) + columns
-        made = _rounded(arrays, elements(arrays, seed, tensor, index), dtype)
-        out[first : first + at_once] = made
-    return out.reshape(1, rows, len(planes) * own, width)
+        some = arrays.positions(first, min(first + at_once, rows))[:, None, None]
+        index = some * (heads * width) + firsts[:, None] + arrays.positions(0, own)
+        if order and any(plane.along for plane in planes):
+            index = order.before(index, further[:, None])
+        values = uniform(arrays.float64(random_bits(index, begins[:, None])))
+        out[first : first + at_once] = _rounded(arrays, values, dtype)
+    return out.reshape(1, rows, -1, width)

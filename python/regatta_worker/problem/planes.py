@@ -29,6 +29,14 @@ class Plane(NamedTuple):
     kv_head: int
     group: int
     """Query heads to a key-value head."""
+    seed: int = 0
+    """That of the inputs of the call."""
+    along: float = 0.0
+    """By which part of their memory the inputs of the call are rotated."""
+
+    def of_call(self, seed: int, along: float = 0.0) -> Plane:
+        """The same plane of the call that has these inputs."""
+        return self._replace(seed=seed, along=along)
 
     def rows(self, tensor: str) -> range:
         """The rows in a tensor of the whole, where all sequences are packed."""
@@ -53,7 +61,7 @@ Planes = tuple[Plane, ...]
 
 
 def alike(planes: Planes) -> list[Planes]:
-    """The planes by their lengths: those of one length are computed at once."""
+    """The planes by their lengths: those of one length, of whichever call, are computed at once."""
     by_length: dict[tuple[int, int], list[Plane]] = {}
     for plane in planes:
         by_length.setdefault((plane.sequence.seq_q, plane.sequence.seq_k), []).append(plane)

@@ -126,6 +126,12 @@ class Rows(NamedTuple):
     first: int
     """The first row in the whole product, and one past the last."""
     last: int
+    seed: int = 0
+    """That of the inputs of the call."""
+
+    def of_call(self, seed: int, along: float = 0.0) -> Rows:
+        """The same rows of the call that has these inputs, which no rank rotates."""
+        return self._replace(seed=seed)
 
     def cut(self, tensor: str, whole: Any) -> Any:
         """The rows of a result, whose rows lie one after the other."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -231,23 +231,46 @@ def reference_of_planes(
     return found
 
 
-def difference(arrays: Arrays, *pairs: tuple[Any, Any]) -> dict[str, float]:
-    """`relative_l2` and `max_abs` over pairs of a result and what it should be, both with the
-    same elements in the same order; not finite where an element of a result is not."""
-    squares, norm, largest, size = 0.0, 0.0, 0.0, 0
-    for result, exact in pairs:
-        flat, exact_flat = result.reshape(-1), exact.reshape(-1)
-        count = math.prod(flat.shape)
-        for first in range(0, count, CHUNK):
-            expected = arrays.float64(exact_flat[first : first + CHUNK])
-            off = arrays.float64(flat[first : first + CHUNK]) - expected
-            sums = (off * off).sum(), (expected * expected).sum(), abs(off).max()
-            # All at once: a device is waited for once.
-            square, exact_square, worst_here = arrays.xp.stack(sums).tolist()
-            squares, norm = squares + square, norm + exact_square
-            # Written so that NaN, which is neither smaller nor larger, is kept.
-            largest = largest if worst_here <= largest else worst_here
-        size += count
+Pair = tuple[Any, Any]
+"""A result and the exact values, with the same elements in the same order."""
+
+
+def difference(arrays: Arrays, *pairs: Pair) -> dict[str, float]:
+    """`relative_l2` and `max_abs` over pairs; not finite where an element of a result is not."""
+    return differences(arrays, pairs)[0]
+
+
+def differences(arrays: Arrays, *groups: Iterable[Pair]) -> list[dict[str, float]]:
+    """The `difference` over the pairs of each group."""
+    sums, sizes = list[list[Any]](), list[int]()
+    for pairs in groups:
+        sums.append([])
+        sizes.append(0)
+        for result, exact in pairs:
+            flat, exact_flat = result.reshape(-1), exact.reshape(-1)
+            count = math.prod(flat.shape)
+            for first in range(0, count, CHUNK):
+                expected = arrays.float64(exact_flat[first : first + CHUNK])
+                off = arrays.float64(flat[first : first + CHUNK]) - expected
+                some = (off * off).sum(), (expected * expected).sum(), abs(off).max()
+                sums[-1].append(arrays.xp.stack(some))
+            sizes[-1] += count
+    flat_sums = [some for of_group in sums for some in of_group]
+    # All at once: a device is waited for once.
+    figures = iter(arrays.xp.stack(flat_sums).tolist() if flat_sums else ())
+    return [
+        _difference([next(figures) for _ in of_group], size)
+        for of_group, size in zip(sums, sizes, strict=True)
+    ]
+
+
+def _difference(figures: list[list[float]], size: int) -> dict[str, float]:
+    """Of so many elements, from sums of squares and largest distances of parts of them."""
+    squares, norm, largest = 0.0, 0.0, 0.0
+    for square, exact_square, worst_here in figures:
+        squares, norm = squares + square, norm + exact_square
+        # Written so that NaN, which is neither smaller nor larger, is kept.
+        largest = largest if worst_here <= largest else worst_here
     if norm < size * ZERO**2:
         # Zero in exact arithmetic, such as dq where each query sees one key: a ratio to
         # rounding noise says nothing, so the result's own size stands for it.
@@ -265,17 +288,13 @@ def worst(*errors: dict[str, float]) -> dict[str, float]:
     return max(errors, key=size)
 
 
-def difference_of_planes(
-    arrays: Arrays, name: str, result: Any, references: dict[Plane, dict[str, Any]]
-) -> dict[str, float]:
-    """`relative_l2` and `max_abs` over planes of a result; not finite where an element of the
-    whole result is not."""
+def not_finite(arrays: Arrays, named: dict[str, Any]) -> list[str]:
+    """The names of results that have an element that is not finite."""
     # A value that is not finite stays so in a sum, and a right sum does not come near float32's
     # limit; and a sum takes no memory.
-    if not math.isfinite(float(result.sum(dtype=arrays.xp.float32))):
-        return {"relative_l2": math.nan, "max_abs": math.nan}
-    pairs = ((plane.cut(name, result), exact[name]) for plane, exact in references.items())
-    return difference(arrays, *pairs)
+    sums = [result.sum(dtype=arrays.xp.float32) for result in named.values()]
+    totals = arrays.xp.stack(sums).tolist()
+    return [name for name, total in zip(named, totals, strict=True) if not math.isfinite(total)]
 
 
 def spot_checks(result: Any, draw: int | None = None) -> list[float]:

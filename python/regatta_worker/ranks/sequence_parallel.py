@@ -6,11 +6,12 @@ import contextlib
 import ctypes
 import datetime
 import functools
+import itertools
 import os
 import signal
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,9 @@ from regatta_worker.on_torch.case import DTYPES
 from regatta_worker.on_torch.inputs import TorchInputSets
 from regatta_worker.on_torch.library import OnTorch, measure_on_cpu
 from regatta_worker.problem import inputs
-from regatta_worker.problem.input_sets import Inputs, Lengths, fresh
+from regatta_worker.problem.input_sets import DrawnCall, Inputs, Lengths, fresh
 from regatta_worker.problem.projection import Geometry, Projection, Rows, drawn_rows
-from regatta_worker.problem.reference import difference, worst
+from regatta_worker.problem.reference import Make, difference, worst
 from regatta_worker.problem.variant import Variant
 from regatta_worker.protocol.channel import Failed, Message, Unsupported, required
 from regatta_worker.protocol.refusals import refusal
@@ -185,15 +186,22 @@ class Rank(OnTorch[Layer]):
         return drawn_rows(self._spans(case, results), wanted)
 
     def exact(
-        self, case: Layer, seed: int, drawn: tuple[Rows, ...], along: float = 0.0
+        self, case: Layer, parts: tuple[Rows, ...], make: Make
     ) -> dict[Rows, dict[str, torch.Tensor]]:
-        spans = [(rows.first, rows.last) for rows in drawn]
-        exact = self._exact(case.geometry, seed, spans).split([b - a for a, b in spans])
-        return {rows: {"out": value} for rows, value in zip(drawn, exact, strict=True)}
+        exact = dict[Rows, dict[str, torch.Tensor]]()
+        for seed, of_call in itertools.groupby(parts, lambda rows: rows.seed):
+            some = list(of_call)
+            values = self._exact(case.geometry, seed, [(rows.first, rows.last) for rows in some])
+            values = values.split([rows.last - rows.first for rows in some])
+            exact |= {rows: {"out": value} for rows, value in zip(some, values, strict=True)}
+        return exact
 
-    def check_last(self, case: Layer, seed: int, results: Any) -> Message:
+    def check_calls(
+        self, case: Layer, seed: int, results: Any, drawn: Sequence[DrawnCall]
+    ) -> Message:
         """Drawn lengths leave no place to spot-check."""
-        return super().check_last(case, seed, results) | ({"probes": {}} if case.drawn else {})
+        checked = super().check_calls(case, seed, results, drawn)
+        return checked | ({"probes": {}} if case.drawn else {})
 
     def plan(self, request: Message) -> timing.Plan:
         layer, agreement = self.prepared(), self._together()
