@@ -137,8 +137,10 @@ pub fn decide(observed: &Observed<'_>, terms: &Terms) -> Option<Decision> {
         || !diluted
         || observed.some_quiet
         || result.change > threshold && needed_pairs(&result, terms, pairs) <= MAX_NEEDED;
-    // Pairs cost most under load: a case that may not be worse passes as it is.
-    let enough = disturbed && !may_be_worse && pairs >= SECOND_LOOK;
+    // Pairs cost most under load, and a stored run keeps its own spread however often the head is
+    // measured: a case that may not be worse passes as it is.
+    let settles = !disturbed && (values.paired || narrows_enough(&result, values, threshold));
+    let enough = !settles && !may_be_worse && values.head.len() >= SECOND_LOOK;
     Some(Decision {
         may_be_worse,
         open: pairs < max_pairs() && can_decide && !enough,
@@ -167,6 +169,13 @@ fn word_by_cpu(
         Word::Same | Word::Improved if agrees => Some(Word::Same),
         _ => None,
     }
+}
+
+/// True if more values of the head alone could show that it is not slower, should the estimate stay.
+fn narrows_enough(result: &RuleResult, values: BothSides<'_>, threshold: f64) -> bool {
+    let [base, head] = [values.base, values.head].map(|side| 1.0 / side.len() as f64);
+    let half = (result.high - result.change) * (base / (base + head)).sqrt();
+    result.change + half <= threshold
 }
 
 /// The pairs of the last look.

@@ -231,6 +231,31 @@ fn a_row_says_what_would_decide_it_and_what_is_measured_again() {
     assert!(reason.ends_with("the base has 3 invocations, and 5 are needed"));
 }
 
+/// A stored run keeps its spread, so more of the head would not show that it is not slower.
+#[test]
+fn a_case_that_only_more_of_the_base_would_decide_is_measured_once_more() {
+    let with = |times: &[f64]| {
+        let mut side = side("run", vec![(A, timed(times))]);
+        side.header.rules.policy.threshold = Share(0.02);
+        side
+    };
+    let base = with(&[97e3, 98.5e3, 100e3, 101.5e3, 103e3]);
+    let five = [100e3, 100.9e3, 101.2e3, 101.6e3, 102e3];
+    let options = Options {
+        last: false,
+        ..DIFFERENT
+    };
+    for (times, wanted) in [(five.to_vec(), Some(10)), ([five, five].concat(), None)] {
+        let judgement = judge(&with(&times), Some(&base), &options);
+        let row = row(&judgement, A);
+        assert_eq!((row.word, row.may_be_worse()), (Word::Inconclusive, false));
+        let more = next(&judgement, times.len() as u32, &[]);
+        assert_eq!(more.map(|open| open.invocations), wanted);
+    }
+    let [base, head] = in_pairs(base, with(&five));
+    assert!(next(&judge(&head, Some(&base), &options), 5, &[]).is_some());
+}
+
 /// In four of the base's five invocations, and in none of the head's.
 #[test]
 fn a_metric_that_the_base_had_in_part_is_missed() {
