@@ -268,6 +268,16 @@ impl LoadLog {
         Some(now)
     }
 
+    /// The machine as a worker on this device begins; of one on a GPU no counters are wanted, and its
+    /// many threads take milliseconds to read.
+    pub(crate) fn look_for(&mut self, device: &Device) -> Option<MachineCounters> {
+        if on_processor(device) {
+            self.look()
+        } else {
+            None
+        }
+    }
+
     /// The processor's load from a look until now, and from long enough before to be measurable;
     /// `None` where the worker does not run on it, or too little is known.
     fn known_since(
@@ -345,7 +355,8 @@ impl LoadLog {
     }
 }
 
-fn on_processor(device: &Device) -> bool {
+/// True for a worker whose calls the processor's own counters describe.
+pub(crate) fn on_processor(device: &Device) -> bool {
     device.known_kind() == Some(DeviceKind::Cpu)
 }
 

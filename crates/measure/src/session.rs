@@ -19,6 +19,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use self::abreast::EndingWorkers;
 pub use self::abreast::run;
 use self::census::{counters, counts_structure, tuned};
 pub use self::declared::{DeclaredResults, REFERENCE_PREFIX, reference_worker};
@@ -66,6 +67,8 @@ pub struct SessionState {
     shortest: BTreeMap<CaseId, call_time::CallTime>,
     /// True once two workers could not be up at the same time.
     one_at_a_time: bool,
+    /// Workers that are done with their cases.
+    ending: EndingWorkers,
     /// Workers that prepared a case by a tuner's choice.
     tuning: BTreeSet<String>,
     /// Cores that this process may use.

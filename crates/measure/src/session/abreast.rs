@@ -7,8 +7,9 @@
 //! time: two at the same time take three times as long as one after the other.
 
 use std::collections::BTreeMap;
+use std::thread::{self, JoinHandle};
 
-use super::lane::{LaneCase, RunningLane, RunningSides};
+use super::lane::{LaneCase, LaneWorker, RunningLane, RunningSides};
 use super::sides::{compare_calls, compare_results, compare_turns};
 use super::turns::take_turns;
 use super::{Observer, counts_structure};
@@ -58,6 +59,10 @@ fn measure_from<E>(
         place += 1;
     }
     end_workers(lanes, sides);
+    if place < places || sides.one_at_a_time() {
+        // They take memory that the next ones lack.
+        wait_for_ends(sides);
+    }
     let several = lanes.iter().any(|lane| lane.block != lanes[0].block);
     for part in lanes.chunk_by_mut(|one, other| several && one.block == other.block) {
         let from = apart.get(&part[0].block).copied().unwrap_or(place);
@@ -190,7 +195,7 @@ fn count_structure<E>(cases: &mut [LaneCase<'_, '_>], sides: &mut RunningSides<'
 }
 
 /// Starts the workers of lanes with a case at this place that are not up, those of both sides at the
-/// same time.
+/// same time, while those before them end.
 fn start_workers<E>(
     lanes: &mut [&mut RunningLane<'_>],
     place: usize,
@@ -210,6 +215,7 @@ fn start_workers<E>(
     });
     let started = at_once(starts.collect());
     let taken = laps.end() / count;
+    wait_for_ends(sides);
     for (started, lane) in started.into_iter().flatten() {
         sides.get(lane.lane.side).session.spent.workers += taken;
         lane.take_started(started);
@@ -227,14 +233,45 @@ fn make_room<E>(lanes: &[RunningLane<'_>], sides: &mut RunningSides<'_, E>) {
     }
 }
 
-/// Ends the workers that are up, all at the same time.
+/// Ends the workers that are up, all at the same time, and does not wait: a GPU's context takes half a
+/// second.
 fn end_workers<E>(lanes: &mut [RunningLane<'_>], sides: &mut RunningSides<'_, E>) {
-    let (mut laps, count) = (Laps::begin(), lanes.len().max(1) as f64);
-    let workers = lanes.iter_mut().map(RunningLane::take_worker);
-    let ends = workers.map(|worker| move || drop(worker));
-    at_once(ends.collect());
-    let taken = laps.end() / count;
     for lane in lanes {
-        sides.get(lane.lane.side).session.spent.workers += taken;
+        let worker = lane.take_worker();
+        sides.get(lane.lane.side).session.state.ending.end(worker);
+    }
+}
+
+/// Waits until the workers that are ending have ended: nothing works beside a case.
+fn wait_for_ends<E>(sides: &mut RunningSides<'_, E>) {
+    for side in sides.both() {
+        let mut laps = Laps::begin();
+        side.session.state.ending.wait();
+        side.session.spent.workers += laps.end();
+    }
+}
+
+/// Workers that end, each in a thread of its own.
+#[derive(Default)]
+pub(super) struct EndingWorkers(Vec<JoinHandle<()>>);
+
+impl EndingWorkers {
+    fn end(&mut self, worker: LaneWorker) {
+        if let LaneWorker::Up(conversation) = worker {
+            self.0.push(thread::spawn(move || drop(conversation)));
+        }
+    }
+
+    fn wait(&mut self) {
+        for ending in self.0.drain(..) {
+            // What it says of a panic has been printed.
+            let _ = ending.join();
+        }
+    }
+}
+
+impl Drop for EndingWorkers {
+    fn drop(&mut self) {
+        self.wait();
     }
 }

@@ -11,7 +11,7 @@ use super::{
     Asked, CaseEnd, Observer, Ready, Session, completed, fault_of, limit, no_answer, start_of,
     worker_lost,
 };
-use crate::interference::MachineCounters;
+use crate::interference::{MachineCounters, on_processor};
 use crate::laps::Laps;
 use crate::schedule::Lane;
 use crate::worker::{Conversation, WorkerError};
@@ -147,6 +147,8 @@ impl<'a> RunningLane<'a> {
             }
             LaneWorker::Absent => (None, Stage::Ended(out_of_turn().into())),
         };
+        let device = conversation.as_ref().map(|worker| &worker.hello().device);
+        let began = device.and_then(|device| session.state.load.look_for(device));
         let conversation_start = conversation.as_ref().and_then(|worker| worker.start());
         let first = std::mem::take(&mut self.just_started);
         Some(LaneCase {
@@ -154,7 +156,7 @@ impl<'a> RunningLane<'a> {
             lane: self,
             case,
             conversation,
-            began: session.state.load.look(),
+            began,
             holds_case: false,
             stage,
             turns: None,
@@ -305,8 +307,8 @@ impl LaneCase<'_, '_> {
                 self.turn = measure.pause_every;
             }
             let limit = limit(settings) + Duration::from_millis(measure.budget_ms);
-            let began = session.state.load.look();
-            let children = worker.process().map_or(Duration::ZERO, cpu_of_children);
+            let began = session.state.load.look_for(&worker.hello().device);
+            let children = children_of(&**worker);
             let reply = worker.ask(RequestBody::Measure(measure.clone()), limit);
             self.turns = Some(Turns {
                 measure,
@@ -336,7 +338,7 @@ impl LaneCase<'_, '_> {
         };
         let (mut laps, mut clock) = (Laps::begin(), Nanoseconds(0.0));
         let device = worker.hello().device.clone();
-        let children = worker.process().map_or(Duration::ZERO, cpu_of_children);
+        let children = children_of(&**worker);
         let measurement = turns.reply.map_err(CaseEnd::from).and_then(|reply| {
             let answered = (&turns.measure, reply);
             let of_case = (self.case, &**ready);
@@ -423,6 +425,13 @@ impl LaneCase<'_, '_> {
             start: self.start,
         }
     }
+}
+
+/// CPU time of a worker's child processes, which does not count on a GPU.
+fn children_of(worker: &dyn Conversation) -> Duration {
+    let process = worker.process();
+    let process = process.filter(|_| on_processor(&worker.hello().device));
+    process.map_or(Duration::ZERO, cpu_of_children)
 }
 
 fn is_paused(reply: &Result<ReplyBody, WorkerError>) -> bool {

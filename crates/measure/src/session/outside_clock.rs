@@ -18,14 +18,14 @@ use super::core_speed::CoreSpeeds;
 use super::page_faults::PageFaults;
 use super::task_times::{ENDED, page_faults, times, times_of_tasks, waits_of_harness};
 use super::{CaseEnd, Fault, Session, failed, limit};
-use crate::interference::is_watched;
+use crate::interference::{is_watched, on_processor};
 use crate::worker::Conversation;
 use regatta_core::record::{Measurement, median};
 use regatta_worker::attention::tolerance::{results, tolerable};
 use regatta_worker::attention::work;
 use regatta_worker::case::Case;
 use regatta_worker::protocol::{
-    DeviceKind, Repeat, RepeatStep, ReplyBody, RequestBody, TensorError, VariantInfo,
+    Repeat, RepeatStep, ReplyBody, RequestBody, TensorError, VariantInfo,
 };
 use regatta_worker::units::Nanoseconds;
 
@@ -97,7 +97,7 @@ impl Session<'_> {
             return Ok(());
         };
         let before = self.state.shortest.get(&case.id()).copied();
-        let is_cpu = worker.hello().device.known_kind() == Some(DeviceKind::Cpu);
+        let is_cpu = on_processor(&worker.hello().device);
         let one_thread = samples.threads.iter().all(|threads| *threads == 1);
         // Other programs may run on a machine that is not watched.
         let disturbed = !measurement.disturbed.is_empty() || !is_watched();
@@ -113,7 +113,7 @@ impl Session<'_> {
             return Ok(());
         }
         let device = worker.hello().device.clone();
-        let began_at = self.state.load.look();
+        let began_at = self.state.load.look_for(&device);
         if is_cpu {
             self.look_at_cores();
         }
@@ -307,11 +307,14 @@ impl Session<'_> {
         settles: bool,
     ) -> Result<Option<CallTime>, CaseEnd> {
         let process = worker.process();
+        // A GPU's work is on no thread, and a process that uses one has many to read.
+        let is_cpu = on_processor(&worker.hello().device);
+        let with_tasks = process.filter(|_| is_cpu);
         let waits = || {
             let worker = process.map(|process| times(&format!("/proc/{process}")).waited);
             worker.unwrap_or_default() + waits_of_harness()
         };
-        let tasks = || process.map(|process| times_of_tasks(process, settles));
+        let tasks = || with_tasks.map(|process| times_of_tasks(process, settles));
         let tasks = || tasks().unwrap_or_default();
         let page_faults = || process.map_or(0, page_faults);
         let (tasks_before, faults_before) = (tasks(), page_faults());
