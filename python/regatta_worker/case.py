@@ -252,14 +252,23 @@ class CaseWorker(Generic[CaseType]):
     def check_calls(
         self, case: CaseType, seed: int, results: Any, drawn: Sequence[DrawnCall]
     ) -> Message:
-        """Holds timed calls to float64, all at once: the last one, whose inputs have this seed,
-        over some planes, and each drawn one over the plane that is kept of it.
+        """Holds timed calls to float64: the last one, whose inputs have this seed, over some
+        planes, and each drawn one over the plane that is kept of it.
 
         The largest `errors`, with the number of the drawn `call` that they are of; and `probes` of
         the last call as a whole.
         """
-        named = self.named(case, results)
         last = tuple(plane.of_call(seed) for plane in self.drawn(case, results))
+        return self.compared(case, self.named(case, results), last, drawn)
+
+    def compared(
+        self,
+        case: CaseType,
+        named: dict[str, Any],
+        last: tuple[Any, ...],
+        drawn: Sequence[DrawnCall],
+    ) -> Message:
+        """Compares all at once: each operation on a GPU takes longer to launch than to run."""
         earlier = [
             (call, call.values[0].of_call(seed_of(case.seed, call.number), call.along))
             for call in drawn

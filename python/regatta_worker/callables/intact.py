@@ -20,8 +20,48 @@ OF_ZONE = ("altzone", "daylight", "timezone", "tzname")
 """Variables that `time.tzset` sets again. Libraries call it as they are imported, pandas and
 dateutil among them."""
 
-_known: dict[str, dict[str, Any]] = {}
-"""Each module's parts, as they were before the code under test ran."""
+_MISSING = object()
+
+Parts = dict[str, Any]
+
+
+class _Module:
+    """What a module names, with members of its classes and the code of functions, as it was."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.module = module
+        self.spaces: list[tuple[str, Any, Parts]] = []
+        """A prefix of names, what has them now, and they as they were."""
+        self.codes: list[tuple[str, FunctionType, Any]] = []
+        self._add("", vars(module))
+
+    def _add(self, prefix: str, space: Any) -> None:
+        parts = {
+            name: value
+            for name, value in list(space.items())
+            if prefix or not (name.startswith("__") or (name in OF_ZONE and self.module is time))
+        }
+        self.spaces.append((prefix, space, parts))
+        for name, value in parts.items():
+            if isinstance(value, FunctionType):
+                self.codes.append((prefix + name, value, value.__code__))
+            if isinstance(value, type) and not prefix:
+                self._add(f"{name}.", vars(value))
+
+    def replaced(self) -> str:
+        """The first part that is another, or an empty text."""
+        for prefix, space, parts in self.spaces:
+            for name, value in parts.items():
+                if space.get(name, _MISSING) is not value:
+                    return prefix + name
+        for name, function, code in self.codes:
+            if function.__code__ is not code:
+                return name
+        return ""
+
+
+_known: dict[str, _Module] = {}
+"""Each module, as it was before the code under test ran."""
 
 
 def note() -> None:
@@ -29,38 +69,31 @@ def note() -> None:
     for name, module in list(sys.modules.items()):
         own = name.startswith("regatta_worker.") or name in WATCHED
         if own and name not in _known and isinstance(module, ModuleType):
-            _known[name] = dict(_parts(module))
+            _known[name] = _Module(module)
 
 
 def replaced(file: str | None) -> str:
     """The part that was replaced, or an empty text. Torch makes parts of its own late: there a part
     counts if the code of this file defined it."""
-    for name, parts in _known.items():
-        now = dict(_parts(sys.modules.get(name)))
-        for part, value in parts.items():
-            if now.get(part, _known) is not value:
-                return f"{name}.{part.removesuffix('.__code__')}"
-    for part, value in _parts(sys.modules.get("torch.cuda")):
-        if part.endswith(".__code__") and file and value.co_filename == file:
-            return f"torch.cuda.{part.removesuffix('.__code__')}"
+    for name, known in _known.items():
+        if sys.modules.get(name) is not known.module:
+            return name
+        if part := known.replaced():
+            return f"{name}.{part}"
+    torch_cuda = sys.modules.get("torch.cuda")
+    for part, value in list(vars(torch_cuda).items()) if file and torch_cuda else ():
+        for name, function in _functions(part, value):
+            if function.__code__.co_filename == file:
+                return f"torch.cuda.{name}"
     return ""
 
 
-def _parts(module: ModuleType | None) -> Iterator[tuple[str, Any]]:
-    """Everything that a module names, with members of its classes and the code of functions."""
-    for name, value in list(vars(module).items()) if module else ():
-        if name.startswith("__") or (name in OF_ZONE and module is time):
-            continue
-        yield from _with_code(name, value)
-        if isinstance(value, type):
-            for member, inner in list(vars(value).items()):
-                yield from _with_code(f"{name}.{member}", inner)
-
-
-def _with_code(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    yield name, value
-    if isinstance(value, FunctionType):
-        yield f"{name}.__code__", value.__code__
+def _functions(name: str, value: Any) -> Iterator[tuple[str, FunctionType]]:
+    """A function, or the functions of a class, by name."""
+    members = vars(value) if isinstance(value, type) else {"": value}
+    for member, inner in list(members.items()):
+        if isinstance(inner, FunctionType):
+            yield f"{name}.{member}".rstrip("."), inner
 
 
 note()

@@ -284,10 +284,18 @@ class TorchWorker(OnTorch[TorchCase]):
         """Loads the kernels of inputs, references and comparisons, a third of a second, while the
         process starts beside others: else its first case does."""
         full = Mask(None, None, "top-left")
-        small = Problem(1, 1, 1, 16, 16, 16, 16, "bf16", full, "bshd", "both", None)
+        small = Problem(1, 2, 2, 16, 16, 16, 16, "bf16", full, "bshd", "both", None)
         tensors = self.inputs(small, 0)
         exact = self.references.whole(small, 0, lambda: tensors)
-        difference(self.arrays, (tensors["q"], exact["out"]))
+        named = {
+            name: exact[name].to(self.device, torch.bfloat16).reshape(small.shape(name))
+            for name in small.results
+        }
+        one, other = planes.drawn(small)
+        copies = {name: self.arrays.host_copy(other.cut(name, x)) for name, x in named.items()}
+        case = TorchCase(problem=small, variant="", params={}, tensors=tensors)
+        self.compared(case, named, (one,), [DrawnCall(1, 0, 0.5, (other, copies))])
+        TorchInputSets(tensors, case, functools.partial(inputs.fill, self.arrays)).change(False)
         self.references.clear()
         self.wait()
 
