@@ -306,13 +306,13 @@ impl Session<'_> {
         faults: &PageFaults,
         settles: bool,
     ) -> Result<Option<CallTime>, CaseEnd> {
-        let process = worker.process();
+        let (process, reader) = (worker.process(), worker.reader());
         // A GPU's work is on no thread, and a process that uses one has many to read.
         let is_cpu = on_processor(&worker.hello().device);
         let with_tasks = process.filter(|_| is_cpu);
         let waits = || {
             let worker = process.map(|process| times(&format!("/proc/{process}")).waited);
-            worker.unwrap_or_default() + waits_of_harness()
+            worker.unwrap_or_default() + waits_of_harness(reader)
         };
         let tasks = || with_tasks.map(|process| times_of_tasks(process, settles));
         let tasks = || tasks().unwrap_or_default();

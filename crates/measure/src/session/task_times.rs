@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use nix::libc;
 
-use crate::worker::channel::REPLIES_THREAD;
 use crate::worker::descendants::tree;
 
 /// Times of a thread, since it began.
@@ -83,18 +82,10 @@ fn threads(process: u32) -> Vec<u32> {
     ids.collect()
 }
 
-/// Time that the threads through which a reply goes were ready and had no core.
-pub(super) fn waits_of_harness() -> Duration {
-    let threads = fs::read_dir("/proc/self/task")
-        .into_iter()
-        .flatten()
-        .flatten();
-    let channels = threads.filter(|thread| {
-        let name = fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
-        name.trim_end().as_bytes() == REPLIES_THREAD.to_bytes()
-    });
-    let waits = channels.filter_map(|thread| Some(times(thread.path().to_str()?).waited));
-    waits.sum::<Duration>() + times("/proc/thread-self").waited
+/// Time that this thread and the reader of a worker's replies were ready and had no core.
+pub(super) fn waits_of_harness(reader: Option<u32>) -> Duration {
+    let of_reader = reader.map(|thread| times(&format!("/proc/self/task/{thread}")).waited);
+    of_reader.unwrap_or_default() + times("/proc/thread-self").waited
 }
 
 fn is_asleep(process: u32) -> bool {

@@ -296,7 +296,6 @@ fn samples_that_are_shorter_than_calls_by_the_harness_s_clock_are_refused() {
         ..BOUND
     });
     assert_eq!(later, (Ok(()), 0), "not in each invocation");
-    // Waits of other tests' channels are taken out too.
     let long = 3 * HONEST;
     let (refused, _) = bound_by(Bound {
         call: long,

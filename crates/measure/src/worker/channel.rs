@@ -1,7 +1,6 @@
 //! The channel between harness and worker: a pipe for requests, a socket for replies that carries
 //! who sent them, and the file of the worker's log.
 
-use std::ffi::CStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -16,13 +15,13 @@ use std::thread;
 use nix::errno::Errno;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::prctl;
 use nix::sys::socket::{
     ControlMessageOwned, MsgFlags, UnixCredentials, recv, recvmsg, setsockopt, sockopt,
 };
 
 use super::protocol::SOCKET_VARIABLE;
 use crate::interrupt;
+use nix::unistd::gettid;
 use regatta_core::{last_words, temporary};
 use tempfile::TempDir;
 
@@ -50,13 +49,9 @@ pub(super) fn read_lines(replies: OwnedFd) -> Receiver<io::Result<String>> {
     lines_of(|| File::from(replies))
 }
 
-/// Name of the threads that read replies.
-pub(crate) const REPLIES_THREAD: &CStr = c"replies";
-
 fn lines_of<R: Read>(replies: impl FnOnce() -> R + Send + 'static) -> Receiver<io::Result<String>> {
     let (sender, receiver): (Sender<io::Result<String>>, _) = channel();
     thread::spawn(move || {
-        let _ = prctl::set_name(REPLIES_THREAD);
         let mut replies = BufReader::new(replies());
         loop {
             let mut line = String::new();
@@ -126,22 +121,34 @@ impl Read for OneSender {
     }
 }
 
-/// Reads reply lines of a worker, all of one process, whose number is the second value.
+/// The numbers of what is at both ends of a channel for replies, each 0 until it is known.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ends {
+    /// The process that sends.
+    pub(super) sender: Arc<AtomicI32>,
+    /// The thread of this process that reads.
+    pub(super) reader: Arc<AtomicI32>,
+}
+
+/// Reads reply lines of a worker, all of one process.
 pub(super) fn read_replies(
     socket: UnixStream,
     listener: Option<SocketListener>,
-) -> (Receiver<io::Result<String>>, Arc<AtomicI32>) {
-    let sender = Arc::new(AtomicI32::new(0));
-    let known = Arc::clone(&sender);
-    let replies = || OneSender {
-        socket: match listener {
-            Some(listener) => listener.first_used(socket),
-            None => socket,
-        },
-        sender: known,
-        has_sent: false,
+) -> (Receiver<io::Result<String>>, Ends) {
+    let ends = Ends::default();
+    let Ends { sender, reader } = ends.clone();
+    let replies = move || {
+        reader.store(gettid().as_raw(), Ordering::Relaxed);
+        OneSender {
+            socket: match listener {
+                Some(listener) => listener.first_used(socket),
+                None => socket,
+            },
+            sender,
+            has_sent: false,
+        }
     };
-    (lines_of(replies), sender)
+    (lines_of(replies), ends)
 }
 
 /// A worker that closed its descriptors is looked at so often until it connects.
@@ -344,12 +351,13 @@ mod tests {
     #[test]
     fn replies_of_another_process_are_refused() {
         let (ours, theirs) = replies().unwrap();
-        let (lines, sender) = read_replies(ours, None);
+        let (lines, ends) = read_replies(ours, None);
         File::from(theirs.try_clone().unwrap())
             .write_all(b"\nmine\n")
             .unwrap();
         assert_eq!(lines.recv().unwrap().unwrap(), "mine\n");
-        assert_eq!(sender.load(Ordering::Relaxed), std::process::id() as i32);
+        let sender = ends.sender.load(Ordering::Relaxed);
+        assert_eq!(sender, std::process::id() as i32);
         let mut other = std::process::Command::new("sh");
         other.args(["-c", "echo forged"]).stdout(theirs);
         assert!(other.status().unwrap().success());

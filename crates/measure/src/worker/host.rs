@@ -7,12 +7,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use super::channel::{self, SocketListener, WorkerLog, write_lines};
+use super::channel::{self, Ends, SocketListener, WorkerLog, write_lines};
 use super::forks::Forks;
 use super::program::{Program, Started, ended, why};
 use super::protocol::{
@@ -42,7 +41,7 @@ pub struct WorkerProcess {
     requests: Option<Sender<String>>,
     replies: Receiver<io::Result<String>>,
     /// The process that replies; 0 where it is not known.
-    sender: Arc<AtomicI32>,
+    ends: Ends,
     log: WorkerLog,
     last_id: u64,
     hello: Hello,
@@ -124,7 +123,7 @@ impl WorkerProcess {
             requests: requests.into(),
             process: program.pid(),
         });
-        let (replies, sender) = channel::read_replies(replies, listener);
+        let (replies, ends) = channel::read_replies(replies, listener);
         let variables = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
@@ -134,7 +133,7 @@ impl WorkerProcess {
             start: Start { how, because: None },
             requests: Some(write_lines(request_write.into())),
             replies,
-            sender,
+            ends,
             log,
             last_id: 0,
             hello: Hello::default(),
@@ -321,8 +320,11 @@ impl Conversation for WorkerProcess {
     }
 
     fn process(&self) -> Option<u32> {
-        let sender = u32::try_from(self.sender.load(Ordering::Relaxed)).ok();
-        sender.filter(|process| *process > 0)
+        known_number(&self.ends.sender)
+    }
+
+    fn reader(&self) -> Option<u32> {
+        known_number(&self.ends.reader)
     }
 
     fn loaded(&self) -> BTreeSet<PathBuf> {
@@ -334,6 +336,12 @@ impl Conversation for WorkerProcess {
     fn start(&self) -> Option<&Start> {
         Some(&self.start)
     }
+}
+
+/// A number of a process or a thread; `None` for 0.
+fn known_number(number: &AtomicI32) -> Option<u32> {
+    let number = u32::try_from(number.load(Ordering::Relaxed)).ok();
+    number.filter(|number| *number > 0)
 }
 
 impl Drop for WorkerProcess {

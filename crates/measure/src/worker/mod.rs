@@ -130,6 +130,11 @@ pub trait Conversation: Send {
         None
     }
 
+    /// The thread of this process that reads its replies, if there is one.
+    fn reader(&self) -> Option<u32> {
+        None
+    }
+
     /// Files that it has loaded: those it names, those that its processes map, and those that
     /// their command lines name.
     fn loaded(&self) -> BTreeSet<PathBuf> {
