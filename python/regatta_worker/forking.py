@@ -52,8 +52,9 @@ ON_A_CPU = (
 
 def fork_workers(
     load: Iterable[Callable[[], Any]], always: bool = False, stays: tuple[str, ...] | None = None
-) -> None:
-    """Serves until the harness is gone; returns in each worker that is forked, and nowhere else.
+) -> bool:
+    """Serves until the harness is gone; returns in each process that is forked, and nowhere else:
+    True in one that is to serve in turn, False in a worker.
 
     `load` imports the library, step by step. `always` forks workers on a CPU too. One that
     `stays`, for code in these folders, forks none once something that it has imported is another.
@@ -83,7 +84,7 @@ def fork_workers(
             reason = f"it could not fork: {error}"
         if forked:
             control.detach()
-            return
+            return bool(asked["serves"])
         _reply(control, {"forked": not reason, "reason": reason})
         for descriptor in descriptors:
             os.close(descriptor)

@@ -13,6 +13,7 @@ import importlib
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -31,6 +32,9 @@ from regatta_worker.serving import (
     put_off_collections,
     serve,
 )
+
+OF_DEVICES = ("CUDA", "NVIDIA", "PYTORCH")
+"""Variables whose names begin so decide how a device is opened."""
 
 
 def names() -> list[str]:
@@ -70,6 +74,38 @@ def load(library: str) -> None:
         module.WORKER.preload()
 
 
+def ahead_of(opening: Callable[[], Worker]) -> Callable[[], Worker]:
+    """Opens the device now, and the worker once it is wanted, with the code as it is then.
+
+    The process ends where that fails, or where the code sets a variable that a device is opened by:
+    one that is forked later takes its place, and says what is wrong.
+    """
+
+    def variables() -> dict[str, str]:
+        return {name: value for name, value in os.environ.items() if name.startswith(OF_DEVICES)}
+
+    def opened() -> Worker:
+        importlib.invalidate_caches()
+        worker = opening()
+        if variables() != before:
+            raise Failed("the code sets variables of the device, which is open")
+        return worker
+
+    def or_ends(work: Callable[[], Worker]) -> Worker:
+        try:
+            return work()
+        except BaseException:
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(1)
+
+    before = variables()
+    if "torch" in sys.modules:
+        library = importlib.import_module("regatta_worker.on_torch.library")
+        or_ends(library.device_opened)
+    return lambda: or_ends(opened)
+
+
 def main() -> None:
     """Serves requests on descriptors 3 and 4 until it is asked to stop."""
     parser = argparse.ArgumentParser("regatta_worker", description=__doc__)
@@ -99,6 +135,7 @@ def main() -> None:
         return
     put_off_collections()
     folders: tuple[str, ...] = ()
+    opening: Callable[[], Worker]
     if asked.library:
         name: str = asked.library
         beginning = loading = functools.partial(load, name)
@@ -114,12 +151,16 @@ def main() -> None:
         loading = functools.partial(callables.preload, target)
         opening = functools.partial(callables.open_worker, target)
     if asked.forks:
+        serves = not asked.keep
         if asked.keep:
-            fork_workers((beginning,), asked.forks == "always", stays=folders)
+            serves = fork_workers((beginning,), asked.forks == "always", stays=folders)
             importlib.invalidate_caches()
-        # Returns in each worker, which continues as one that was started. Where each module came
-        # from, and what is installed, is looked up once, for all that are forked.
-        fork_workers((loading, loaded, installed), asked.keep or asked.forks == "always")
+        if serves:
+            # Returns in each worker, which continues as one that was started. Where each module
+            # came from, and what is installed, is looked up once, for all that are forked.
+            fork_workers((loading, loaded, installed), asked.keep or asked.forks == "always")
+        else:
+            opening = ahead_of(opening)
     requests, replies = open_descriptors()
     serve(Session(opening, name), requests, replies)
     if asked.forks:

@@ -1,16 +1,20 @@
 """A process that outlives a saved file has imported a beginning, and nothing of the user's."""
 
+import importlib
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 from types import ModuleType
+from typing import cast
 
 import pytest
 
 from regatta_worker import serving
 from regatta_worker.beginnings import Imported, code_of_user
+from regatta_worker.main import ahead_of
+from regatta_worker.protocol.channel import Worker
 
 CASES = {
     "in order, before the first code": (
@@ -102,3 +106,27 @@ def test_links_of_the_interpreter_are_not_the_users(
         assert code_of_user() == str(place)
     monkeypatch.setattr(serving, "_own_places", lambda: ("/worker/", f"{interpreter}/"))
     assert not code_of_user()
+
+
+class TestAhead:
+    """Workers that are forked before the code that they serve is saved."""
+
+    def test_code_is_as_it_is_when_it_is_wanted(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.syspath_prepend(tmp_path)
+        file = tmp_path / "served_ahead.py"
+        file.write_text("VALUE = 1\n")
+        opening = ahead_of(lambda: cast("Worker", importlib.import_module("served_ahead")))
+        file.write_text("VALUE = 20\n")
+        assert vars(opening())["VALUE"] == 20
+
+    @pytest.mark.parametrize("code", ["os.environ['CUDA_VISIBLE_DEVICES'] = '7'", "1 / 0"])
+    def test_another_takes_the_place_of_one_that_cannot_serve(self, code: str) -> None:
+        process = os.fork()
+        if process == 0:
+            with open(os.devnull, "w") as nothing:
+                os.dup2(nothing.fileno(), 2)
+            ahead_of(lambda: cast("Worker", exec(code)))()
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 1

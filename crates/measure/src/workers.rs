@@ -355,7 +355,7 @@ impl Launcher for Processes {
 pub(crate) const MAX_AHEAD: usize = 16;
 
 /// True on a GPU whose memory holds several contexts beside a case.
-fn has_room(hello: &Hello) -> bool {
+pub(crate) fn has_room(hello: &Hello) -> bool {
     hello.absent.is_none()
         && hello.device.known_kind() == Some(DeviceKind::Cuda)
         && hello.device.memory_bytes >= MIN_MEMORY

@@ -486,6 +486,13 @@ class TorchWorker(OnTorch[TorchCase]):
         super().release()
 
 
+def device_opened() -> TorchWorker:
+    """Opens the device and the clock, and loads common kernels, for a worker that follows."""
+    worker = TorchWorker(Library("device"))
+    worker.versions()
+    return worker
+
+
 def named_results(problem: Problem, results: Results) -> Tensors:
     """The results by name. Raises Failed where one has another shape than the problem's."""
     named = dict(zip(problem.results, results, strict=False))

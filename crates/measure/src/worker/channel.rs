@@ -274,6 +274,11 @@ impl WorkerLog {
         Ok((log, file))
     }
 
+    /// Begins the log of a process, which has been emptied since.
+    pub(super) fn begin(&mut self) {
+        self.start = self.length();
+    }
+
     /// Begins a case, whose fault is not what the cases before it printed.
     pub(super) fn begin_case(&mut self) {
         self.case = self.length();

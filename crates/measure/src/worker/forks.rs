@@ -16,6 +16,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::channel::WorkerLog;
+use super::host::WorkerProcess;
+use super::pool::Kept;
 use super::program::{END_LIMIT, Program, STARTING, Started};
 use super::protocol::REQUEST_FD;
 use super::supervisor;
@@ -28,6 +30,10 @@ pub(crate) struct Forks {
     code: Option<Server>,
     /// In a watch, has imported what that code begins with, and forks `code` for each answer.
     kept: Option<Server>,
+    /// In a watch, workers that `kept` forked after the answer before.
+    ahead: Vec<WorkerProcess>,
+    /// The number of workers that the next answer will want at once.
+    wanted: usize,
     spec: WorkerSpec,
     log: PathBuf,
 }
@@ -38,9 +44,15 @@ impl Forks {
     /// # Errors
     /// Why workers of this library are not forked.
     pub(super) fn begin(spec: &WorkerSpec, log: &Path) -> Result<Forks, String> {
+        let (kept, ahead) = match spec.pool.take(spec, log) {
+            Some(Kept { server, ahead }) => (Some(server), ahead),
+            None => (None, Vec::new()),
+        };
         let mut forks = Forks {
             code: None,
-            kept: spec.pool.take(spec, log),
+            kept,
+            ahead: Vec::new(),
+            wanted: 0,
             spec: spec.clone(),
             log: log.to_owned(),
         };
@@ -50,7 +62,8 @@ impl Forks {
         };
         if let Some(server) = &mut forks.kept {
             match server.fork_server(log) {
-                Ok(code) => forks.code = Some(code),
+                // It has just looked whether what it imported is what there is.
+                Ok(code) => (forks.code, forks.ahead) = (Some(code), ahead),
                 Err(_) if server.is_gone() => spec.pool.lost(&spec.name, "it ended"),
                 Err(error) => spec.pool.lost(&spec.name, &error.to_string()),
             }
@@ -90,6 +103,18 @@ impl Forks {
         code.fork(descriptors, log, false)
     }
 
+    /// So many workers that were forked before they are wanted, or fewer.
+    pub(super) fn take_ahead(&mut self, count: usize) -> Vec<WorkerProcess> {
+        self.ahead.drain(..count.min(self.ahead.len())).collect()
+    }
+
+    /// Has as many workers forked for the next answer of a watch as this one began with.
+    pub(super) fn want_ahead(&mut self, count: usize) {
+        if self.wanted == 0 {
+            self.wanted = count;
+        }
+    }
+
     /// True once the one that forks workers has ended, and its workers with it.
     pub(super) fn is_gone(&mut self) -> bool {
         self.code.as_mut().is_none_or(Server::is_gone)
@@ -105,7 +130,10 @@ impl Drop for Forks {
             && !server.is_gone()
         {
             let log = mem::take(&mut self.log);
-            self.spec.pool.put(&self.spec, log, server);
+            let fork = |_| WorkerProcess::fork_ahead(&mut server, &self.spec, &log).ok();
+            let forks = (0..self.wanted).map_while(fork);
+            let ahead = forks.collect();
+            self.spec.pool.put(&self.spec, log, Kept { server, ahead });
         }
     }
 }
@@ -203,7 +231,8 @@ impl Server {
         })
     }
 
-    fn fork(
+    /// Forks a worker, or a server.
+    pub(super) fn fork(
         &mut self,
         [requests, replies]: [OwnedFd; 2],
         log: &File,

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use super::channel::{self, Ends, SocketListener, WorkerLog, write_lines};
-use super::forks::Forks;
+use super::forks::{Forks, Server};
 use super::program::{Program, Started, ended, why};
 use super::protocol::{
     DeviceKind, Hello, PROTOCOL_VERSION, REPLY_FD, REQUEST_FD, Reply, ReplyBody, Request,
@@ -20,6 +20,7 @@ use super::protocol::{
 };
 use super::{Conversation, Forking, WorkerError, WorkerFailure, WorkerSpec, at_once};
 use crate::loaded;
+use crate::workers::has_room;
 use regatta_core::record::{How, Start};
 use regatta_core::secrets;
 use regatta_core::text::json_of_plain_text;
@@ -91,6 +92,20 @@ impl WorkerProcess {
         log: &Path,
     ) -> Result<WorkerProcess, WorkerError> {
         let fork = |ends, output: &File| forks.fork(ends, output).map_err(WorkerFailure::NotForked);
+        WorkerProcess::connected(spec, log, (How::Forked, None), fork)
+    }
+
+    /// Forks a worker from a process that has imported libraries alone. It imports the code when it
+    /// introduces itself, and opens its device before.
+    pub(super) fn fork_ahead(
+        server: &mut Server,
+        spec: &WorkerSpec,
+        log: &Path,
+    ) -> Result<WorkerProcess, WorkerError> {
+        let fork = |ends, output: &File| {
+            let forked = server.fork(ends, output, false);
+            forked.map_err(WorkerFailure::NotForked)
+        };
         WorkerProcess::connected(spec, log, (How::Forked, None), fork)
     }
 
@@ -396,14 +411,28 @@ impl StartMode {
         let StartMode::Forked(forks) = self else {
             return None;
         };
-        if let Err(reason) = forks.import(limit) {
-            *self = StartMode::Started(Some(reason));
-            return None;
+        let introduced = |forked: Vec<WorkerProcess>| -> Vec<WorkerProcess> {
+            let introductions = forked.into_iter();
+            let introductions = introductions.map(|forked| move || forked.introduced(limit));
+            let introduced = at_once(introductions.collect()).into_iter();
+            introduced.filter_map(Result::ok).collect()
+        };
+        let mut ahead = forks.take_ahead(count);
+        ahead.iter_mut().for_each(|process| process.log.begin());
+        let mut processes = introduced(ahead);
+        if processes.len() < count {
+            if let Err(reason) = forks.import(limit) {
+                *self = StartMode::Started(Some(reason));
+                return None;
+            }
+            let more = processes.len()..count;
+            let more = more.map_while(|_| WorkerProcess::fork(forks, spec, log).ok());
+            processes.extend(introduced(more.collect()));
         }
-        let forked = (0..count).map_while(|_| WorkerProcess::fork(forks, spec, log).ok());
-        let introductions = forked.map(|forked| move || forked.introduced(limit));
-        let introduced = at_once(introductions.collect()).into_iter();
-        Some(introduced.filter_map(Result::ok).collect())
+        if processes.len() == count && processes.iter().all(|one| has_room(&one.hello)) {
+            forks.want_ahead(count);
+        }
+        Some(processes)
     }
 
     /// One more process of the worker, that has introduced itself.

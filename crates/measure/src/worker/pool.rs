@@ -7,16 +7,27 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::WorkerSpec;
 use super::forks::Server;
+use super::host::WorkerProcess;
 
 /// Owns the servers that no answer uses. Outside of a watch it is empty.
 #[derive(Clone, Debug, Default)]
 pub struct Pool(Arc<Mutex<State>>);
 
+/// What outlives an answer of a watch.
+#[derive(Debug)]
+pub(super) struct Kept {
+    /// Has imported libraries alone.
+    pub(super) server: Server,
+    /// Workers that it has forked for the next answer. They have opened their device, and will import
+    /// the code when they introduce themselves.
+    pub(super) ahead: Vec<WorkerProcess>,
+}
+
 /// The command of a worker, its variables and its folder.
 type Key = (Vec<String>, Vec<(String, String)>, Option<PathBuf>);
 
 /// Servers by the logs of their workers: each side has its own.
-type Servers = BTreeMap<PathBuf, (Key, Server)>;
+type Servers = BTreeMap<PathBuf, (Key, Kept)>;
 
 #[derive(Debug, Default)]
 struct State {
@@ -46,18 +57,18 @@ impl Pool {
         self.with(|state| state.note.is_some())
     }
 
-    /// Takes out the server that an earlier answer put there, unless the command has changed.
-    pub(super) fn take(&self, spec: &WorkerSpec, log: &Path) -> Option<Server> {
-        let (started, server) = self.with(|state| {
-            let server = state.idle.remove(log);
-            server.or_else(|| state.earlier.remove(log))
+    /// Takes out what an earlier answer put there, unless the command has changed.
+    pub(super) fn take(&self, spec: &WorkerSpec, log: &Path) -> Option<Kept> {
+        let (started, kept) = self.with(|state| {
+            let kept = state.idle.remove(log);
+            kept.or_else(|| state.earlier.remove(log))
         })?;
-        (started == key(spec)).then_some(server)
+        (started == key(spec)).then_some(kept)
     }
 
-    /// Keeps a server for the next answer.
-    pub(super) fn put(&self, spec: &WorkerSpec, log: PathBuf, server: Server) {
-        drop(self.with(|state| state.idle.insert(log, (key(spec), server))));
+    /// Keeps a server and its workers for the next answer.
+    pub(super) fn put(&self, spec: &WorkerSpec, log: PathBuf, kept: Kept) {
+        drop(self.with(|state| state.idle.insert(log, (key(spec), kept))));
     }
 
     /// Says why a server serves no more.
