@@ -16,7 +16,7 @@ use regatta_core::secrets;
 use regatta_measure::worker::supervisor;
 use regatta_report::Format;
 
-/// Says whether attention kernels got slower, how sure that is, and why
+/// Says whether kernels got slower, how sure that is, and why
 #[derive(Parser, Debug)]
 #[command(
     version,

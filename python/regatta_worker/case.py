@@ -20,9 +20,8 @@ from regatta_worker.census import launches
 from regatta_worker.clock import timing
 from regatta_worker.clock.repeats import CheckedCall, Repeats
 from regatta_worker.clock.threads import OneCore
-from regatta_worker.problem import inputs, planes
+from regatta_worker.problem import Problem, inputs, planes
 from regatta_worker.problem.arrays import Arrays
-from regatta_worker.problem.attention import Problem
 from regatta_worker.problem.input_sets import CaseInputs, DrawnCall, Inputs, InputSets, seed_of
 from regatta_worker.problem.planes import Planes
 from regatta_worker.problem.reference import (

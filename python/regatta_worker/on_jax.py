@@ -26,7 +26,7 @@ from regatta_worker.clock import probe, timing
 from regatta_worker.clock.probe import Probe, ProbeError
 from regatta_worker.clock.timing import OPERATIONS, HostReference
 from regatta_worker.device import NvidiaDevice
-from regatta_worker.problem.attention import Problem
+from regatta_worker.problem import Problem
 from regatta_worker.problem.input_sets import Inputs
 from regatta_worker.problem.inputs import random_bits, start, uniform
 from regatta_worker.problem.planes import DRAW

@@ -7,7 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from regatta_worker.problem.attention import DIRECTIONS, DTYPE_BYTES, LAYOUTS, Mask, Problem
+from regatta_worker.problem.attention import LAYOUTS, Mask, Problem
+from regatta_worker.problem.numbers import DIRECTIONS, DTYPE_BYTES
 from regatta_worker.problem.projection import KINDS
 
 TABLE: dict[str, Any] = json.loads(

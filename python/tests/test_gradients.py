@@ -12,7 +12,7 @@ import support
 from regatta_worker.callables import load
 from regatta_worker.callables.load import Target
 from regatta_worker.callables.operators.reference import open_reference
-from regatta_worker.problem.attention import DIRECTIONS
+from regatta_worker.problem.numbers import DIRECTIONS
 from regatta_worker.protocol.channel import Failed, Unsupported
 
 NUMBERS = itertools.count()

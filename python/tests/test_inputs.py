@@ -10,7 +10,8 @@ import pytest
 import support
 from regatta_worker.problem import inputs
 from regatta_worker.problem.arrays import Arrays
-from regatta_worker.problem.attention import Problem, probe_indices
+from regatta_worker.problem.attention import Problem
+from regatta_worker.problem.numbers import probe_indices
 from regatta_worker.problem.planes import alike, drawn
 
 RAGGED = {"q": [3, 24, 1], "k": [5, 24, 9]}

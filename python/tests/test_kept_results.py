@@ -18,7 +18,8 @@ import torch.nn.functional as F
 from regatta_worker.on_torch.case import Call, TorchCase
 from regatta_worker.on_torch.inputs import TorchInputSets
 from regatta_worker.on_torch.library import Library, Row, TorchWorker, named_results
-from regatta_worker.problem.attention import DIRECTIONS, Problem
+from regatta_worker.problem.attention import Problem
+from regatta_worker.problem.numbers import DIRECTIONS
 from regatta_worker.protocol.channel import Failed
 
 TOLERANCE = 1e-5

@@ -184,7 +184,7 @@ def test_hello_lists_functions_with_their_arguments(worker: Any) -> None:
     assert variants["rmsnorm"]["directions"] == ()
     assert not {"größe", "Norm"} & variants.keys()
     assert variants["slow"]["parameters"] == {"block": "integer"}
-    why = variants["softcap"]["arguments"]["no_attention"]
+    why = variants["softcap"]["arguments"]["only_declared"]
     assert "`cap` without a default" in why
 
 
@@ -198,7 +198,7 @@ def test_a_function_that_is_no_attention_says_why(
     path = tmp_path / f"operators_code_{next(NUMBERS)}.py"
     path.write_text(f"def f({signature}): pass\n")
     served = load.open_worker(Target("mine", str(path), function="f"))
-    assert words in served.hello()["variants"][0]["arguments"]["no_attention"]
+    assert words in served.hello()["variants"][0]["arguments"]["only_declared"]
     with pytest.raises(Unsupported, match=words):
         served.prepare({"variant": "f", "problem": {}})
 

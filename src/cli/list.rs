@@ -15,7 +15,7 @@ use regatta_measure::experiment::request::no_case_left;
 use regatta_measure::listing;
 use regatta_report::document::{Block, ListItem, Tone};
 use regatta_worker::case::Case;
-use regatta_worker::operator::AxisKind;
+use regatta_worker::operator::{AxisKind, NATIVE};
 use regatta_worker::protocol::{Hello, Parameter, VariantInfo};
 use regatta_worker::units::counted;
 
@@ -129,7 +129,7 @@ fn variants(args: &ListArgs) -> Ended {
     show_blocks(blocks)
 }
 
-/// The built-in operators: the arguments of a function, its results, and the axes.
+/// The native operators: the arguments of a function, its results, and the axes.
 fn operators() -> [Block; 2] {
     let items = built_in().iter().map(|(name, operator)| {
         let arguments = operator.inputs.keys().chain(operator.scalars.keys());
@@ -148,7 +148,7 @@ fn operators() -> [Block; 2] {
         ListItem::new(name, text)
     });
     let title = "Operators with a reference, for functions of yours";
-    let help = "the workers above compute attention".to_owned();
+    let help = format!("the workers above compute {NATIVE}");
     [heading(title, help), Block::List(items.collect())]
 }
 
@@ -208,10 +208,7 @@ fn facts(variant: &VariantInfo) -> Vec<String> {
                 .collect(),
         ),
     ];
-    let projections = variant.projections.iter();
-    facts.push(words(
-        projections.map(|projection| projection.name()).collect(),
-    ));
+    facts.push(words(variant.layers.names()));
     facts.extend(
         variant
             .parameters

@@ -22,8 +22,9 @@ use regatta_measure::machine::{fingerprint, worker_record};
 use regatta_measure::{tracing, verify};
 use regatta_report::history::Shown;
 use regatta_report::{self as report, Format, Report};
-use regatta_worker::attention::{Attention, work};
+use regatta_worker::attention::Attention;
 use regatta_worker::case::{Case, Params};
+use regatta_worker::operator::{Operators, Problem};
 use regatta_worker::protocol::{Cache, Device, Measure, Reply, ReplyBody};
 use regatta_worker::units::Bytes;
 
@@ -121,9 +122,10 @@ fn case_id(_: &Path, data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Ok(case) = text.parse::<Case>() {
         reads_back(&case);
-        if let Ok(problem) = case.problem.attention() {
-            assert!(work::flops(problem) >= 0.0 && work::bytes(problem) > 0.0);
-            assert!(work::memory_bytes(problem, true) >= work::memory_bytes(problem, false));
+        let (problem, none) = (&case.problem, Operators::new());
+        if problem.native().is_some() {
+            assert!(problem.flops(&none) >= Some(0.0) && problem.bytes(&none) > Some(0.0));
+            assert!(problem.memory_bytes(&none, true) >= problem.memory_bytes(&none, false));
         }
     }
 }
@@ -198,12 +200,8 @@ fn reply(_: &Path, data: &[u8]) {
                 cache: Cache::Cold,
                 ..Measure::default()
             };
-            let _ = verify::samples(
-                &(&Attention::new(64, 64)).into(),
-                &device,
-                &asked,
-                &measured,
-            );
+            let cost = verify::Cost::new(&Problem::example(), &Operators::new());
+            let _ = verify::samples(&cost, &device, &asked, &measured);
         }
         ReplyBody::Census(census) => {
             if let Some(activity) = &census.activity {

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use regatta_worker::attention::Attention;
-use regatta_worker::attention::inputs::probe_indices;
-use regatta_worker::attention::reference::whole;
-use regatta_worker::attention::tolerance::results;
+use regatta_worker::inputs::probe_indices;
 use regatta_worker::protocol::{Checked, PROBES, Prepare, TensorError};
 use regatta_worker::serve::Refusal;
 
@@ -14,7 +12,7 @@ pub type Tensors = BTreeMap<&'static str, Vec<f64>>;
 
 pub fn tensors(problem: &Attention, seed: u64) -> Result<Tensors, Refusal> {
     let too_large = |error| Refusal::Failed(format!("{error}"));
-    whole(problem, seed).map_err(too_large)
+    problem.whole(seed).map_err(too_large)
 }
 
 /// Results as a worker answers them: what it says of their errors, and probes.
@@ -34,7 +32,7 @@ pub fn answered(
         errors: BTreeMap::new(),
         probes: BTreeMap::new(),
     };
-    for (name, _) in results(problem.direction) {
+    for (name, _) in problem.results() {
         let tensor = &tensors[name];
         let probes = probe_indices(tensor.len() as u64, PROBES, None)
             .map(|i| Some(tensor[i as usize] * factor).filter(|value| value.is_finite()));
@@ -61,7 +59,7 @@ pub fn mistake(variant: &str) -> (f64, Option<f64>) {
 /// The check of the last timed call, on the inputs of the next seed.
 pub fn checked(case: &Prepare) -> Result<Checked, Refusal> {
     let seed = case.seed.wrapping_add(1);
-    let problem = case.attention().map_err(Refusal::Unsupported)?;
+    let problem = case.problem.attention().map_err(Refusal::Unsupported)?;
     let right = tensors(problem, seed)?;
     let (factor, error) = mistake(&case.variant);
     let Answered { errors, probes } = match case.variant.as_str() {

@@ -31,8 +31,9 @@ use std::time::Duration;
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use regatta_core::machine::{RecordedCall, Structure};
-use regatta_worker::attention::{Direction, work};
+use regatta_worker::attention::work;
 use regatta_worker::case::{CaseId, Dtype, ParamValue};
+use regatta_worker::operator::Direction;
 use regatta_worker::protocol::{
     Census, Device, Hello, Measure, Measured, PROTOCOL_VERSION, Parameter, Prepare, Prepared,
     REPLY_FD, VariantInfo,
@@ -311,7 +312,7 @@ impl Worker for Fake {
             }
             _ => {}
         }
-        let problem = request.attention().map_err(Refusal::Unsupported)?;
+        let problem = request.problem.attention().map_err(Refusal::Unsupported)?;
         let right = tensors(problem, request.seed)?;
         let (factor, error) = mistake(&request.variant);
         let Answered { errors, probes } = answered(problem, &right, factor, |_| error);
@@ -358,7 +359,7 @@ impl Worker for Fake {
                 ParamValue::Int(percent) => 1.0 + percent as f64 / 100.0,
                 ParamValue::Word(_) => 1.0,
             };
-        let base = (1e4 + case.attention().map_or(0.0, work::flops) * 1e-2) * slower
+        let base = (1e4 + case.problem.attention().map_or(0.0, work::flops) * 1e-2) * slower
             / splits(&case) as f64;
         let base = base
             * match case.variant.as_str() {

@@ -81,7 +81,7 @@ pub fn chosen(case: &Prepare, how: Option<&str>, state: Option<&Path>) -> Result
 fn flipped(case: &Prepare, state: Option<&Path>) -> Result<i64, Refusal> {
     let path = state.ok_or("--tuner flips needs --state FILE")?;
     let text = std::fs::read_to_string(path).unwrap_or_default();
-    let problem = case.attention().expect("attention");
+    let problem = case.problem.attention().expect("attention");
     let line = format!("{} {}", problem.seq_q, problem.direction);
     let before = text.lines().filter(|before| **before == line).count();
     std::fs::write(path, format!("{text}{line}\n")).map_err(|error| error.to_string())?;

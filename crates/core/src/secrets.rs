@@ -280,7 +280,7 @@ fn kept(text: &str, name: &str, hide: Hide) -> String {
         if SCHEMES.contains(&before) && is_path_like(after) {
             return format!("{before}:{}", path(after, hide));
         }
-        // `bench.py:attention`, `package.module:function`, `torch/flash:s4096`.
+        // `bench.py:softmax`, `package.module:function`, `torch/flash:s4096`.
         let names_code = before.contains(['/', '.']) && is_path_like(before);
         return if names_code && after.split(':').all(is_plain) {
             text.to_owned()

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use super::kernel::{CallBuffers, CpuKernel, Geometry, Tally};
 use super::tensors::OutOfMemory;
-use regatta_worker::attention::{Attention, Direction, Layout, work};
+use regatta_worker::attention::{Attention, Layout, work};
 use regatta_worker::case::ParamValue;
 use regatta_worker::machine::Structure;
 use regatta_worker::on_processor::{ProcessorCase, available_memory, timing};
+use regatta_worker::operator::Direction;
 use regatta_worker::protocol::Prepare;
 use regatta_worker::serve::Refusal;
 use regatta_worker::units::{Bytes, Nanoseconds};
@@ -35,7 +36,11 @@ impl CpuCase {
     /// # Errors
     /// When it does not fit into memory.
     pub fn new(request: &Prepare, kernel: MakeKernel) -> Result<CpuCase, Refusal> {
-        let problem = request.attention().map_err(Refusal::Unsupported)?.clone();
+        let problem = request
+            .problem
+            .attention()
+            .map_err(Refusal::Unsupported)?
+            .clone();
         if problem.layout != Layout::Bshd {
             let (variant, layout) = (&request.variant, problem.layout);
             let why = format!("cpu/{variant} takes the layout bshd, not {layout}");

@@ -8,9 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::tensors::{HostTensor, OutOfMemory, Span, spans};
 use regatta_worker::attention::inputs::Tensor;
-use regatta_worker::attention::{Attention, Mask};
+use regatta_worker::attention::{Attention, Mask, fill};
 use regatta_worker::case::{Dtype, ParamValue};
-use regatta_worker::on_processor::fill;
 
 /// One implementation on one problem.
 pub trait CpuKernel: Send {

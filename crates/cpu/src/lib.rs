@@ -22,11 +22,11 @@ use case::{CpuCase, MakeKernel};
 use flash::Flash;
 use naive::Naive;
 use rayon::prelude::*;
-use regatta_worker::attention::Direction;
 use regatta_worker::attention::inputs::{Tensor, element};
 use regatta_worker::case::{Dtype, ParamValue};
 use regatta_worker::matrix::{Matrix, multiply};
 use regatta_worker::on_processor::{OnProcessor, ProcessorVariant, last_level_cache};
+use regatta_worker::operator::Direction;
 use regatta_worker::protocol::{Parameter, Peak, Prepare, VariantInfo};
 use regatta_worker::units::{Nanoseconds, Rate};
 use softmax::Isa;
@@ -61,7 +61,7 @@ pub fn worker() -> OnProcessor {
                     ParamValue::Int(splits) => Some(splits),
                     ParamValue::Word(_) => None,
                 };
-                let attention = request.attention();
+                let attention = request.problem.attention();
                 let has_backward = attention.is_ok_and(|one| one.direction.has_backward());
                 Box::new(SplitKey::new(shape, asked, has_backward))
             },

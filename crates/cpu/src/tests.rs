@@ -5,24 +5,17 @@ use proptest::prelude::*;
 use super::flash::Flash;
 use super::kernel::{CpuKernel, GradientTensors, Operands, SavedTensors, Tally};
 use super::{variant, worker};
-use regatta_worker::attention::{Align, Attention, Direction, Mask, Varlen, tolerance};
-use regatta_worker::case::{ParamValue, Params};
+use regatta_worker::attention::{Align, Attention, Mask, Varlen, results};
+use regatta_worker::case::ParamValue;
 use regatta_worker::on_processor::OnProcessor;
+use regatta_worker::operator::Direction;
 use regatta_worker::protocol::{Cache, Measure, Prepare, Prepared};
 use regatta_worker::serve::{Refusal, Worker};
+use regatta_worker::tolerance::tolerable;
 
 fn request(variant: &str, problem: Attention, params: &[(&str, &str)]) -> Prepare {
-    let mut request = Prepare {
-        variant: variant.to_owned(),
-        problem: problem.into(),
-        operands: None,
-        results: None,
-        params: Params::default(),
-        seed: 42,
-        counters: Vec::new(),
-        input_sets: 1,
-        draw: Some(9),
-    };
+    let mut request = Prepare::new(variant, problem.into(), 42);
+    request.draw = Some(9);
     for (name, value) in params {
         request.params.set(name, ParamValue::from(*value));
     }
@@ -30,11 +23,11 @@ fn request(variant: &str, problem: Attention, params: &[(&str, &str)]) -> Prepar
 }
 
 fn verdict(problem: &Attention, prepared: &Prepared) -> Result<(), String> {
-    let results = tolerance::results(problem.direction);
+    let results = results(problem.direction);
     assert_eq!(prepared.errors.len(), results.len());
     for (name, direction) in results {
         let error = prepared.errors[*name].relative_l2;
-        tolerance::tolerable(problem.dtype, false, *direction, error)
+        tolerable(problem.dtype, false, *direction, error)
             .map_err(|reason| format!("{name}: {reason}"))?;
         assert_eq!(prepared.probes[*name].len(), 16);
     }
@@ -200,11 +193,11 @@ fn the_last_timed_call_is_checked_on_inputs_of_its_own() {
                 assert_eq!((measured.device_ns.len(), measured.input_sets), (4, 5));
                 let checked = measured.checked.unwrap();
                 assert_eq!(checked.seed, 43);
-                let results = tolerance::results(direction);
+                let results = results(direction);
                 assert_eq!(checked.errors.len(), results.len());
                 for (name, half) in results {
                     let error = checked.errors[*name].relative_l2;
-                    let held = tolerance::tolerable(problem.dtype, false, *half, error);
+                    let held = tolerable(problem.dtype, false, *half, error);
                     assert_eq!(held, Ok(()), "{problem} {variant} {name}");
                 }
                 // As another worker finds them that was given this seed to begin with.

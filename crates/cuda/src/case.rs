@@ -10,7 +10,8 @@ use super::driver::{CudaDevice, LoadedKernel, Memory, NAN_IN_EVERY_TYPE};
 use super::error::CudaError;
 use super::plan::{Given, Plan, PlannedLaunch, Pointer};
 use regatta_core::machine::{Launch, Structure};
-use regatta_worker::attention::{Attention, Direction};
+use regatta_worker::attention::Attention;
+use regatta_worker::operator::Direction;
 use regatta_worker::units::Nanoseconds;
 
 /// A case made ready: memory, inputs, and launches with everything bound.

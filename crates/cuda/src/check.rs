@@ -14,11 +14,12 @@ use super::driver::{CudaDevice, Memory, NAN_IN_EVERY_TYPE, copy_runs, launch};
 use super::error::{CudaError, checked};
 use super::reference::{Extent, Reference, View, address};
 use crate::plan::Pointer;
-use regatta_worker::attention::inputs::{Tensor, drawn, probe_indices};
-use regatta_worker::attention::tolerance::ErrorSums;
+use regatta_worker::attention::inputs::Tensor;
 use regatta_worker::attention::{Attention, Layout};
 use regatta_worker::case::Dtype;
+use regatta_worker::inputs::{drawn, probe_indices};
 use regatta_worker::protocol::{Checked, PROBES, TensorError};
+use regatta_worker::tolerance::ErrorSums;
 
 /// Blocks of `difference`, which share a tensor's elements.
 const BLOCKS: u32 = 1024;

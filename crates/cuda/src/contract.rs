@@ -14,8 +14,9 @@ use crate::argument::DeviceProblem;
 use crate::expression::{Argument, Expression, ProblemFigures, is_taken};
 use crate::plan::{BlockShape, Limits, PlannedLaunch};
 use regatta_core::input;
-use regatta_worker::attention::{Attention, Direction, Layout, Mask};
+use regatta_worker::attention::{Attention, Layout, Mask};
 use regatta_worker::case::{Dtype, is_name, parameter_name};
+use regatta_worker::operator::Direction;
 use regatta_worker::serve::Refusal;
 
 /// The file.

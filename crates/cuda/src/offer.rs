@@ -12,8 +12,9 @@ use crate::expression::ProblemFigures;
 use crate::kernels::arch::Arch;
 use crate::kernels::source::{self, KernelSource};
 use crate::plan::{Plan, PlanRequest, PlannedLaunch};
-use regatta_worker::attention::{Attention, Direction, Mask};
+use regatta_worker::attention::{Attention, Mask};
 use regatta_worker::case::ParamValue;
+use regatta_worker::operator::Direction;
 use regatta_worker::protocol::{Parameter, VariantInfo};
 use regatta_worker::serve::Refusal;
 

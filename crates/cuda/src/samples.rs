@@ -8,7 +8,7 @@ use super::case::CudaCase;
 use super::check::{self, CopiedCall};
 use super::driver::{CudaDevice, Graph};
 use super::error::CudaError;
-use regatta_worker::attention::Direction;
+use regatta_worker::operator::Direction;
 use regatta_worker::protocol::{Cache, Measure, Measured, Prepare};
 use regatta_worker::serve::Pause;
 use regatta_worker::sets::{self, Rotation, Sample, drawn_calls};

@@ -83,7 +83,7 @@ impl OpenDevice {
     }
 
     fn prepare(&mut self, offer: &Offer, request: &Prepare) -> Result<Prepared, Refusal> {
-        let problem = request.attention().map_err(Refusal::Unsupported)?;
+        let problem = request.problem.attention().map_err(Refusal::Unsupported)?;
         let validated = problem.clone().validated();
         let problem = validated.map_err(|error| Refusal::Unsupported(error.to_string()))?;
         let asked = PlanRequest {

@@ -9,9 +9,8 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use regatta_core::text::one_line;
-use regatta_worker::attention::axes::{self, SEQ, SEQ_AXES};
 use regatta_worker::case::{Case, CaseId, FACETS};
-use regatta_worker::operator::Problem;
+use regatta_worker::operator::{SEQ, SEQ_AXES, is_plain};
 
 /// A description, and the cases that it describes.
 pub struct Described {
@@ -63,8 +62,8 @@ impl Term {
             (Bound::IsNot, name) => format!("{name} other than {value}"),
             (Bound::AtLeast, name) => format!("{name} ≥ {value}"),
             (Bound::AtMost, name) => format!("{name} ≤ {value}"),
-            (_, "mask") if value != "full" => value,
-            (_, "dtype" | "direction" | "projection") if !value.is_empty() => value,
+            // Full is the mask alone, and says nothing without its name.
+            (_, name) if is_plain(name) && !["", "full"].contains(&&*value) => value,
             (_, name) if value.is_empty() => format!("no {name}"),
             (_, name) => format!("{name} {value}"),
         }
@@ -298,14 +297,9 @@ impl AxisTable {
 
 fn texts(name: String, cases: &[Option<Rc<Case>>]) -> AxisTexts {
     let mut known: HashMap<String, u32> = HashMap::new();
-    let axis = axes::axis(&name);
     let mut number = |case: &Rc<Case>| {
         let next = known.len() as u32;
-        let text = match (axis, &case.problem) {
-            (Some(axis), Problem::Attention(problem)) => axis.value(problem).unwrap_or_default(),
-            _ => case.facet(&name),
-        };
-        *known.entry(text).or_insert(next)
+        *known.entry(case.facet(&name)).or_insert(next)
     };
     let numbers = cases.iter().map(|case| Some(number(case.as_ref()?)));
     let numbers = numbers.collect();

@@ -247,7 +247,7 @@ pub struct Timing {
     pub host_ns: Option<Nanoseconds>,
     /// Median first call.
     pub first_call_ns: Option<Nanoseconds>,
-    /// Work over the median, by the formulas of `attention::work`, where a call is one
+    /// Work over the median, as its operator has it, where a call is one
     /// problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tflops: Option<Rate>,

@@ -11,7 +11,7 @@ use regatta_worker::operator::{Operator, Output, Tolerance};
 const MAX_NAMED: usize = 2;
 
 /// A sentence on the results of each declared operator of the head's cases; `None` where all cases
-/// are attention's.
+/// are the native operator's.
 pub(super) fn results(base: Option<&Side>, head: &Side) -> Option<String> {
     let cases = head.header.plan.iter().filter_map(|id| id.case().ok());
     let paired = base.is_some_and(|base| in_turn(&base.header, &head.header));

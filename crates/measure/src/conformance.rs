@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::verify::{self, AskedResult, Verifier};
 use crate::worker::{Conversation, WorkerError};
-use regatta_worker::attention::{Attention, Projection};
-use regatta_worker::case::{Params, VariantId};
+use regatta_worker::case::VariantId;
+use regatta_worker::operator::{Native, Operators, Problem, examples};
 use regatta_worker::protocol::{
     Cache, DeviceKind, Hello, Measure, Measured, Prepare, Repeat, ReplyBody, RequestBody,
     VariantInfo,
@@ -58,11 +58,11 @@ pub fn check(worker: &mut dyn Conversation, checks: &mut Vec<Check>) -> Result<(
     };
     conformance.check_hello(&hello);
     for variant in &hello.variants {
-        for (place, problem) in problems(variant).into_iter().enumerate() {
+        for (place, problem) in examples(variant).into_iter().enumerate() {
             conformance.check_problem(&hello, variant, problem, place == 0)?;
         }
     }
-    let unknown = prepare("no-such-variant", &Attention::new(16, 16), 1);
+    let unknown = prepare("no-such-variant", Problem::example(), 1);
     let name = "an unknown variant is answered and survived";
     conformance.check_reply(name, unknown, |reply| {
         is_failure(reply) || matches!(reply, ReplyBody::Unsupported { .. })
@@ -153,12 +153,13 @@ impl Conformance<'_> {
         &mut self,
         hello: &Hello,
         variant: &VariantInfo,
-        problem: Attention,
+        problem: Native,
         first: bool,
     ) -> Result<(), WorkerError> {
         let id = format!("{}/{}:{problem}", hello.worker, variant.name);
         let name = format!("{id}: right, and found right by regatta's own float64");
-        let request = prepare(&variant.name, &problem, ASKED.seed);
+        let asked_problem = Problem::from(problem.clone());
+        let request = prepare(&variant.name, asked_problem.clone(), ASKED.seed);
         let prepared = match self.worker.ask(request, LIMIT)? {
             ReplyBody::Prepared(prepared) => prepared,
             ReplyBody::Unsupported { reason } => {
@@ -183,7 +184,8 @@ impl Conformance<'_> {
                     format!("{id}: right after timing, on inputs that changed"),
                     after,
                 );
-                verify::samples(&(&problem).into(), &hello.device, &asked, &measured)
+                let cost = verify::Cost::new(&asked_problem, &Operators::new());
+                verify::samples(&cost, &hello.device, &asked, &measured)
             }
             other => Err(unexpected(&other)),
         };
@@ -201,7 +203,7 @@ impl Conformance<'_> {
         self.check_reply(format!("{id}: released"), RequestBody::Release, |reply| {
             matches!(reply, ReplyBody::Released { .. })
         })?;
-        let other_seed = prepare(&variant.name, &problem, ASKED.seed + 100);
+        let other_seed = prepare(&variant.name, asked_problem, ASKED.seed + 100);
         if let ReplyBody::Prepared(again) = self.worker.ask(other_seed, LIMIT)? {
             let differ = if prepared.probes == again.probes {
                 Err("the results are the same".to_owned())
@@ -269,7 +271,7 @@ impl Conformance<'_> {
     fn after_timing(
         &mut self,
         variant: &VariantInfo,
-        problem: &Attention,
+        problem: &Native,
         measured: &Measured,
     ) -> CheckResult {
         match self.verifier.check_after(problem, ASKED, variant, measured) {
@@ -287,83 +289,11 @@ impl Conformance<'_> {
     }
 }
 
-/// Small problems that tell the usual mistakes apart: odd sizes, a mask, groups of heads, queries
-/// and keys of different lengths.
-const PROBLEMS: [&str; 4] = [
-    "b2,h4,s33,d16",
-    "b2,h4,s33,d16,causal",
-    "b2,h4,kv2,s33,d16",
-    "b2,h4,s33,sk40,d16,causal-br",
-];
-
-/// Problems of every direction and type that the variant has, and [`PROBLEMS`] in the first.
-fn problems(variant: &VariantInfo) -> Vec<Attention> {
-    if !variant.projections.is_empty() {
-        return projections(variant);
-    }
-    if variant.directions.is_empty() {
-        return Vec::new();
-    }
-    let mut problems = Vec::new();
-    for &direction in &variant.directions {
-        for &dtype in &variant.dtypes {
-            problems.push(Attention {
-                direction,
-                dtype,
-                ..Attention::new(48, 16)
-            });
-        }
-    }
-    let first = problems.first().cloned();
-    let first = first.unwrap_or_else(|| Attention::new(48, 16));
-    let (direction, dtype) = (first.direction, first.dtype);
-    let shapes = PROBLEMS
-        .iter()
-        .filter_map(|id| id.parse::<Attention>().ok());
-    problems.extend(shapes.map(|shape| Attention {
-        direction,
-        dtype,
-        ..shape
-    }));
-    problems
-}
-
-/// Small projections in every type, of one rank and of two, with widths that differ.
-fn projections(variant: &VariantInfo) -> Vec<Attention> {
-    let mut problems = Vec::new();
-    // A change of the number of ranks restarts them: that loop is the outer one.
-    for ranks in [1, 2] {
-        for &kind in &variant.projections {
-            for &dtype in &variant.dtypes {
-                problems.push(Attention {
-                    batch: 2,
-                    heads: 2,
-                    kv_heads: 2,
-                    dtype,
-                    projection: Some(Projection {
-                        kind,
-                        hidden: 48,
-                        ranks,
-                    }),
-                    ..Attention::new(24, 16)
-                });
-            }
-        }
-    }
-    problems
-}
-
-fn prepare(variant: &str, problem: &Attention, seed: u64) -> RequestBody {
+fn prepare(variant: &str, problem: Problem, seed: u64) -> RequestBody {
     RequestBody::Prepare(Prepare {
-        variant: variant.to_owned(),
-        problem: problem.clone().into(),
-        operands: None,
-        results: None,
-        params: Params::default(),
-        seed,
-        counters: Vec::new(),
         input_sets: ASKED.input_sets,
         draw: ASKED.draw,
+        ..Prepare::new(variant, problem, seed)
     })
 }
 
@@ -382,16 +312,4 @@ fn unexpected(reply: &ReplyBody) -> String {
     let text = serde_json::to_string(reply).unwrap_or_default();
     let start: String = text.chars().take(160).collect();
     format!("answered {start}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_problem_is_one_that_ids_hold() {
-        for id in PROBLEMS {
-            assert_eq!(id.parse::<Attention>().unwrap().to_string(), id);
-        }
-    }
 }

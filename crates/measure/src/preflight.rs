@@ -14,9 +14,8 @@ use crate::worker::{Conversation, Launcher, WorkerError, WorkerFailure};
 use regatta_core::suite::Suite;
 use regatta_core::suite::document::name_hint;
 use regatta_core::text::one_line;
-use regatta_worker::attention::{Direction, work};
 use regatta_worker::case::{Case, CaseId, Dtype, NAME_RULE, ParamValue, is_name};
-use regatta_worker::operator::{DeclaredProblem, Problem};
+use regatta_worker::operator::{DeclaredProblem, Direction};
 use regatta_worker::protocol::{
     DeviceKind, Hello, Parameter, Peak, ReplyBody, RequestBody, VariantInfo,
 };
@@ -409,14 +408,8 @@ fn memory_fits(
     hello: &Hello,
     variant: &VariantInfo,
 ) -> Result<(), SetupError> {
-    let bytes = match &case.problem {
-        Problem::Attention(attention) => work::memory_bytes(attention, variant.stores_scores),
-        Problem::Declared(problem) => {
-            let operator = suite.operators.get(&problem.operator);
-            operator.map_or(0, |operator| operator.memory_bytes(problem) as u64)
-        }
-    };
-    let needed = Bytes(bytes);
+    let stores_scores = variant.stores_scores;
+    let needed = Bytes(case.problem.memory_bytes(&suite.operators, stores_scores));
     let device = &hello.device;
     if needed <= device.memory_bytes {
         return Ok(());

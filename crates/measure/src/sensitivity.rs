@@ -13,9 +13,8 @@ use crate::session::reference_worker;
 use crate::worker::Launcher;
 use crate::workers::Processes;
 use regatta_core::suite::Suite;
-use regatta_worker::attention::Direction;
 use regatta_worker::case::Dtype;
-use regatta_worker::operator::{DeclaredProblem, Operands, Operator};
+use regatta_worker::operator::{DeclaredProblem, Direction, Operands, Operator};
 use regatta_worker::protocol::{Compare, ReplyBody, RequestBody, TensorError};
 
 /// A change of an input has to move a result by so many limits.

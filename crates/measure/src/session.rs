@@ -33,8 +33,8 @@ use crate::worker::host::others_on_gpu;
 use crate::worker::{Conversation, Launcher, WorkerError, WorkerFailure};
 use regatta_core::record::{Compared, Entry, Fault, Measurement, Outcome, Start};
 use regatta_core::suite::{Settings, Suite};
-use regatta_worker::attention::inputs::mixed;
 use regatta_worker::case::{Case, CaseId};
+use regatta_worker::inputs::mixed;
 use regatta_worker::operator::{DeclaredProblem, Operands, Operator, Problem};
 use regatta_worker::protocol::{Device, Hello, Measure, Prepare, Prepared, ReplyBody, VariantInfo};
 use regatta_worker::units::Nanoseconds;
@@ -264,15 +264,13 @@ impl Session<'_> {
             checks_after: hello.repeats,
             several: prepared.problems > 1,
         };
-        let checked = match (&case.problem, &declared) {
-            (Problem::Attention(attention), _) => {
+        let checked = match (case.problem.native(), &declared) {
+            (Some(problem), _) => {
                 let verifier = &mut self.state.verifier;
-                verifier.check(attention, asked, &variant, &prepared)
+                verifier.check(problem, asked, &variant, &prepared)
             }
-            (Problem::Declared(_), None) => {
-                verify::first_call(asked, &prepared).map(|()| BTreeMap::new())
-            }
-            (Problem::Declared(_), Some(declared)) => verify::first_call(asked, &prepared)
+            (None, None) => verify::first_call(asked, &prepared).map(|()| BTreeMap::new()),
+            (None, Some(declared)) => verify::first_call(asked, &prepared)
                 .and_then(|()| self.check_declared(case, declared, asked.seed, false)),
         };
         let mut errors = checked.map_err(Outcome::from)?;
@@ -343,21 +341,19 @@ impl Session<'_> {
         };
         verify::as_asked(measure, &measured).map_err(|reason| failed(Fault::Other, reason))?;
         // Before the times: those of a wrong result are of no interest.
-        let after = match (&case.problem, ready.declared.as_deref()) {
-            (Problem::Attention(attention), _) => {
+        let after = match (case.problem.native(), ready.declared.as_deref()) {
+            (Some(problem), _) => {
                 let verifier = &mut self.state.verifier;
-                verifier.check_after(attention, ready.asked, &ready.variant, &measured)
+                verifier.check_after(problem, ready.asked, &ready.variant, &measured)
             }
-            (Problem::Declared(_), None) => Ok(BTreeMap::new()),
-            (Problem::Declared(_), Some(declared)) => {
-                match verify::last_call(ready.asked, &measured) {
-                    Err(rejected) => Err(rejected),
-                    Ok(None) => Err(Rejected::unusable(
-                        "the worker did not say which inputs its last call had",
-                    )),
-                    Ok(Some(checked)) => self.check_declared(case, declared, checked.seed, true),
-                }
-            }
+            (None, None) => Ok(BTreeMap::new()),
+            (None, Some(declared)) => match verify::last_call(ready.asked, &measured) {
+                Err(rejected) => Err(rejected),
+                Ok(None) => Err(Rejected::unusable(
+                    "the worker did not say which inputs its last call had",
+                )),
+                Ok(Some(checked)) => self.check_declared(case, declared, checked.seed, true),
+            },
         };
         let errors_after = after.map_err(Outcome::from)?;
         let cost = verify::Cost::new(&case.problem, &self.suite.operators);

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use regatta_worker::attention::Direction;
 use regatta_worker::case::Dtype;
+use regatta_worker::operator::Direction;
 use regatta_worker::protocol::{Device, Hello, VariantInfo};
 use regatta_worker::units::Bytes;
 

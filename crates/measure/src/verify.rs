@@ -9,13 +9,12 @@ use std::collections::BTreeMap;
 
 use self::expected::{ReferenceCache, ReferenceLookup};
 use regatta_core::record::{Fault, is_time, sound};
-use regatta_worker::attention::tolerance::{limit, probes_agree, results, tolerable};
-use regatta_worker::attention::{Attention, work};
 use regatta_worker::case::Dtype;
-use regatta_worker::operator::{Operators, Problem};
+use regatta_worker::operator::{Native, Operators, Problem};
 use regatta_worker::protocol::{
     Checked, Device, DeviceKind, Measure, Measured, PROBES, Prepared, VariantInfo,
 };
+use regatta_worker::tolerance::{limit, probes_agree, tolerable};
 use regatta_worker::units::{Nanoseconds, Rate};
 
 /// Why a case is not timed, or its times are not kept.
@@ -68,7 +67,7 @@ impl Verifier {
     /// The fault in the result, or in the answer; or that it could not be checked.
     pub fn check(
         &mut self,
-        problem: &Attention,
+        problem: &Native,
         asked: AskedResult,
         variant: &VariantInfo,
         prepared: &Prepared,
@@ -81,7 +80,8 @@ impl Verifier {
             probes: prepared.probes.clone(),
             ..Checked::default()
         };
-        let words = ("wrong result", formula(problem));
+        let formula = format!("; {}", problem.formula());
+        let words = ("wrong result", &*formula);
         self.check_claim(problem, variant, &checked, words, false)
     }
 
@@ -92,7 +92,7 @@ impl Verifier {
     /// As [`check`](Verifier::check).
     pub fn check_after(
         &mut self,
-        problem: &Attention,
+        problem: &Native,
         asked: AskedResult,
         variant: &VariantInfo,
         measured: &Measured,
@@ -111,7 +111,7 @@ impl Verifier {
     /// code may compute something else. Without probes the worker's own check may have to do.
     fn check_claim(
         &mut self,
-        problem: &Attention,
+        problem: &Native,
         variant: &VariantInfo,
         claim: &Checked,
         (words, hint): (&str, &str),
@@ -123,7 +123,7 @@ impl Verifier {
         };
         let tf32 = variant.tf32 && problem.dtype == Dtype::F32;
         let mut errors = BTreeMap::new();
-        for &(tensor, direction) in results(problem.direction) {
+        for &(tensor, direction) in problem.results() {
             let error = claim
                 .errors
                 .get(tensor)
@@ -173,7 +173,7 @@ impl Verifier {
                 });
             }
         };
-        for &(tensor, direction) in results(problem.direction) {
+        for &(tensor, direction) in problem.results() {
             let limit = limit(problem.dtype, tf32, direction);
             probes_agree(tensor, &claim.probes[tensor], &expected[tensor], limit).map_err(
                 |reason| wrong(format!(", found by regatta's own float64 check: {reason}")),
@@ -243,18 +243,6 @@ pub fn last_call(asked: AskedResult, measured: &Measured) -> Result<Option<&Chec
 
 /// A relative L2 error above which code may compute another formula.
 const OTHER_FORMULA: f64 = 0.3;
-
-/// The formula that results are compared with, for a function that may compute something else.
-fn formula(problem: &Attention) -> &'static str {
-    match &problem.projection {
-        None => {
-            "; the operator is softmax attention, out = softmax(mask(q kᵀ / √head_dim)) v in float64, \
-             and its gradients (docs/PROTOCOL.md, \"The problem\"); for another formula, declare an \
-             operator (docs/OPERATORS.md)"
-        }
-        Some(_) => "; the operator is a projection (docs/PROTOCOL.md, \"Projections\")",
-    }
-}
 
 /// Refuses probes that were drawn from anything but what was asked for; a worker that draws none
 /// has them where they always lie.
@@ -359,16 +347,6 @@ impl Cost {
             dtype: problem.dtype(),
             flops: problem.flops(operators),
             bytes: problem.bytes(operators),
-        }
-    }
-}
-
-impl From<&Attention> for Cost {
-    fn from(problem: &Attention) -> Cost {
-        Cost {
-            dtype: problem.dtype,
-            flops: Some(work::flops(problem)),
-            bytes: Some(work::bytes(problem)),
         }
     }
 }

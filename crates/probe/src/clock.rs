@@ -114,7 +114,7 @@ const RUN_UP: u32 = 8;
 
 /// The watchdog opens a gate closed for this long. A call that synchronises needs it to
 /// end at all, so it is short; it must exceed the host time of any honest call, which
-/// nothing in attention brings near 50 ms.
+/// no kernel under test brings near 50 ms.
 const LIMIT: Duration = Duration::from_millis(50);
 
 /// Readings for one calibration; the highest and the lowest tenth are dropped.

@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use super::text::one_line;
-use regatta_worker::attention::axes::{AXES, Form, Unset, axis};
 use regatta_worker::case::{Case, CaseId};
+use regatta_worker::operator::{AXES, axis};
 
 /// The short names of the cases of a list.
 #[derive(Clone, Debug, Default)]
@@ -100,13 +100,13 @@ impl<'a> Labels<'a> {
         let parameters: BTreeSet<&str> = parameters.map(|(name, _)| name.as_str()).collect();
         // A value that follows from another axis belongs to that axis.
         let axes = AXES.iter();
-        let axes = axes.filter(|axis| !matches!(axis.unset, Unset::As(_)));
+        let axes = axes.filter(|axis| !axis.follows_another());
         let names = axes.map(|axis| axis.name).chain(parameters);
         let parts = names.filter_map(|name| {
             let value = case.facet(name);
             let differs = all.iter().any(|other| other.facet(name) != value);
             (differs && !value.is_empty()).then(|| match axis(name) {
-                Some(axis) if matches!(axis.form, Form::Choice(_) | Form::Mask) => value,
+                Some(axis) if axis.is_token() => value,
                 _ => format!("{name}={value}"),
             })
         });

@@ -3,8 +3,8 @@
 //!     cargo build --release -p regatta-worker --example naive
 //!     regatta worker check -- target/release/examples/naive
 
-use regatta_worker::attention::Attention;
-use regatta_worker::on_processor::{Function, OnProcessor, Tensors};
+use regatta_worker::attention::{Attention, Function, Tensors};
+use regatta_worker::on_processor::OnProcessor;
 use regatta_worker::serve::serve_on_descriptors;
 
 /// `softmax(q kᵀ / √head_dim) v`, each head of each query by itself.

@@ -10,9 +10,8 @@ use serde::{Deserialize, Serialize};
 
 pub use super::machine::DeviceState;
 use super::machine::{Activity, CountedCall, INSTRUCTIONS, RecordedCall, Structure};
-use crate::attention::{Attention, Direction, ProjectionKind};
 use crate::case::{Dtype, ParamValue, Params};
-use crate::operator::{ElementType, Operands, Problem};
+use crate::operator::{Direction, ElementType, Layers, NATIVE, Operands, Problem};
 use crate::units::{Bytes, Nanoseconds, Rate, is_one, is_zero, one};
 use crate::words;
 
@@ -119,7 +118,8 @@ pub struct Prepare {
     pub variant: String,
     /// The problem to compute; every axis is spelled out.
     pub problem: Problem,
-    /// Tensors and numbers of a declared operator's call; `None`: the problem is attention's.
+    /// Tensors and numbers of a declared operator's call; `None`: the problem is the
+    /// native operator's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operands: Option<Box<Operands>>,
     /// A folder into which the results of the first call, and after timing those of the last, are
@@ -148,12 +148,19 @@ pub struct Prepare {
 }
 
 impl Prepare {
-    /// The problem, for a worker that computes attention alone.
-    ///
-    /// # Errors
-    /// That it is another operator's.
-    pub fn attention(&self) -> Result<&Attention, String> {
-        self.problem.attention()
+    /// Asks for a case of the native operator as it is, on one set of inputs.
+    pub fn new(variant: &str, problem: Problem, seed: u64) -> Prepare {
+        Prepare {
+            variant: variant.to_owned(),
+            problem,
+            operands: None,
+            results: None,
+            params: Params::default(),
+            seed,
+            counters: Vec::new(),
+            input_sets: 1,
+            draw: None,
+        }
     }
 }
 
@@ -474,11 +481,11 @@ pub struct VariantInfo {
     pub dtypes: Vec<Dtype>,
     /// Directions it runs.
     pub directions: Vec<Direction>,
-    /// Projections it computes; empty: it computes attention.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub projections: Vec<ProjectionKind>,
-    /// The arguments, where it computes declared operators; `None`: it computes attention or
-    /// projections alone.
+    /// The layers of the native operator that it computes.
+    #[serde(flatten)]
+    pub layers: Layers,
+    /// The arguments, where it computes declared operators; `None`: it computes the native one
+    /// alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Arguments>,
     /// The parameters, by name. `auto` is always allowed.
@@ -495,39 +502,13 @@ pub struct VariantInfo {
 
 impl VariantInfo {
     /// Why it does not compute such a problem at all, if so.
-    ///
-    /// The worker cannot be left to say so: one that does not know of projections
-    /// ignores the field, as the protocol has it, and computes attention.
     pub fn refusal(&self, problem: &Problem) -> Option<String> {
-        let name = &self.name;
-        let attention = match problem {
-            Problem::Attention(attention) => attention,
-            Problem::Declared(declared) => {
-                let operator = &declared.operator;
-                let refused = || format!("`{name}` computes attention, not operator `{operator}`");
-                return self.arguments.is_none().then(refused);
-            }
-        };
-        if let Some(arguments) = &self.arguments
-            && self.directions.is_empty()
-        {
-            let why = arguments.no_attention.clone();
-            let usual =
-                || format!("`{name}` does not begin with the parameters q, k, v of attention");
-            return Some(format!(
-                "{}; for another computation declare an operator (docs/OPERATORS.md)",
-                why.unwrap_or_else(usual)
-            ));
+        if let Some(problem) = problem.native() {
+            return problem.refusal(self);
         }
-        match &attention.projection {
-            None if self.projections.is_empty() => None,
-            None => Some(format!("`{name}` does projections, not attention")),
-            Some(asked) if self.projections.contains(&asked.kind) => None,
-            Some(_) if self.projections.is_empty() => {
-                Some(format!("`{name}` does attention, not projections"))
-            }
-            Some(asked) => Some(format!("`{name}` does no {} projection", asked.kind)),
-        }
+        let (name, operator) = (&self.name, problem.axis("operator").unwrap_or_default());
+        let refused = || format!("`{name}` computes {NATIVE}, not operator `{operator}`");
+        self.arguments.is_none().then(refused)
     }
 
     /// Checks a problem and parameters against what the variant of `worker` declares.
@@ -544,10 +525,10 @@ impl VariantInfo {
             let known = known.join(" and ");
             return Err(format!("{variant} takes {known}, not {}", problem.dtype()));
         }
-        if let Problem::Attention(attention) = problem
-            && !self.directions.contains(&attention.direction)
+        if let Some(problem) = problem.native()
+            && !self.directions.contains(&problem.direction)
         {
-            return Err(format!("{variant} has no {}", attention.direction));
+            return Err(format!("{variant} has no {}", problem.direction));
         }
         for (name, value) in params.iter() {
             let allowed = match self.parameters.get(name) {
@@ -580,9 +561,9 @@ pub struct Arguments {
     /// Why arrays of its framework cannot have a type of elements, by that type.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lacks: BTreeMap<ElementType, String>,
-    /// Why the function does not compute attention, where it does not.
+    /// Why the function computes declared operators alone, where it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub no_attention: Option<String>,
+    pub only_declared: Option<String>,
 }
 
 impl Arguments {

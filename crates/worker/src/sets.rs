@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::attention::inputs::drawn;
+use crate::inputs::drawn;
 use crate::protocol::Measure;
 use crate::serve::{Pause, Refusal};
 use crate::units::Nanoseconds;

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from regatta_worker.problem.attention import DIRECTIONS, DTYPE_BYTES, Problem
+from regatta_worker.problem import Problem
+from regatta_worker.problem.numbers import DIRECTIONS, DTYPE_BYTES
 from regatta_worker.problem.variant import Variant
 from regatta_worker.protocol.channel import Failed
 
@@ -30,7 +31,7 @@ OF_A_VARIANT = ("summary", "dtypes", "directions", "stores_scores", "tf32")
 
 @dataclass(frozen=True)
 class Function:
-    """A function that computes attention, its gradients, or both."""
+    """A function of q, k and v: it computes the result, its gradients, or both."""
 
     where: str
     """The file or module and the function, for messages."""
@@ -113,7 +114,7 @@ class Function:
                 )
 
 
-def begins_as_attention(function: Any) -> bool:
+def begins_with_tensors(function: Any) -> bool:
     """True if its first parameters are called `q, k, v`."""
     try:
         names = list(inspect.signature(function).parameters)

@@ -1,4 +1,4 @@
-"""Functions of JAX arrays, compiled and timed as JAX's own attention is."""
+"""Functions of JAX arrays, compiled and timed as JAX's own kernels are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from regatta_worker.callables.function import Function
 from regatta_worker.callables.load import Guarded, Target
 from regatta_worker.libraries.jax import DTYPES, JaxWorker
 from regatta_worker.libraries.jax import Function as JaxFunction
-from regatta_worker.problem.attention import Problem
+from regatta_worker.problem import Problem
 from regatta_worker.problem.variant import Variant
 
 

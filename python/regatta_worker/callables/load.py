@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from regatta_worker.beginnings import import_libraries
 from regatta_worker.callables import intact
-from regatta_worker.callables.function import Function, begins_as_attention, read
+from regatta_worker.callables.function import Function, begins_with_tensors, read
 from regatta_worker.callables.operators.function import OperatorFunction, read_operator
 from regatta_worker.callables.operators.functions import Functions, operator_worker
 from regatta_worker.protocol.channel import Failed, Lost, Message, Unavailable, Unsupported, Worker
@@ -148,8 +148,8 @@ def placed(file: str | None, error: BaseException) -> str:
 
 
 def functions(target: Target) -> tuple[dict[str, Function], dict[str, OperatorFunction]]:
-    """Those that compute attention, and those that may compute a declared operator: the one that is
-    named, or each public one of the module's own. What it imports from others is theirs."""
+    """Those that are called with q, k and v, and those that may compute a declared operator: the
+    one that is named, or each public one of the module's own; what it imports is from others."""
     # Read when JAX's backend starts, which the code may do while it is imported: see
     # libraries/jax.py.
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
@@ -165,25 +165,25 @@ def functions(target: Target) -> tuple[dict[str, Function], dict[str, OperatorFu
     # An id of a case has letters of ASCII alone.
     public = {name: thing for name, thing in own.items() if name.isascii() and name[0] != "_"}
     chosen = public if name is None else {name: getattr(module, name)}
-    attention, operators = {}, {}
+    native, operators = {}, {}
     if name is not None and isinstance(chosen[name], type):
         raise Failed(
             f"{target.where(name)} is a class: name a function, or an instance that can be called"
         )
     for key, thing in chosen.items():
         where, why = target.where(key), ""
-        if name is not None or begins_as_attention(thing):
+        if name is not None or begins_with_tensors(thing):
             try:
-                attention[key] = read(where, thing)
+                native[key] = read(where, thing)
             except Failed as error:
                 why = str(error)
         if function := read_operator(where, thing, why):
             operators[key] = function
         elif why:
             raise Failed(why)
-    if not attention and not operators:
+    if not native and not operators:
         raise Failed(f"{target.code} has no public function that can be called; {there}")
-    return attention, operators
+    return native, operators
 
 
 def framework(found: Iterable[Function | OperatorFunction]) -> str:
@@ -201,14 +201,14 @@ def framework(found: Iterable[Function | OperatorFunction]) -> str:
 
 
 def open_worker(target: Target) -> Worker:
-    attention, operators = functions(target)
-    name = framework([*attention.values(), *operators.values()])
+    native, operators = functions(target)
+    name = framework([*native.values(), *operators.values()])
     try:
         made = None
-        if attention:
+        if native:
             module = importlib.import_module(f"regatta_worker.callables.{name}_functions")
             intact.note()
-            made = functools.partial(module.WORKER, target, attention)
+            made = functools.partial(module.WORKER, target, native)
         if not operators:
             return cast("Worker", made and made())
         worker = operator_worker(name) if made is None else None
@@ -243,9 +243,9 @@ def begin(target: Target) -> None:
 
 def preload(target: Target) -> None:
     """Imports the code and its framework for workers that are forked later."""
-    attention, operators = functions(target)
-    name = framework([*attention.values(), *operators.values()])
-    if attention:
+    native, operators = functions(target)
+    name = framework([*native.values(), *operators.values()])
+    if native:
         _import_framework(name)
     else:
         operator_worker(name)

@@ -13,9 +13,8 @@ from regatta_worker.callables.load import Guarded, Target
 from regatta_worker.callables.on_numpy import OnNumpy
 from regatta_worker.case import Case, Request
 from regatta_worker.census.counters import first_call
-from regatta_worker.problem import inputs
+from regatta_worker.problem import Problem, inputs
 from regatta_worker.problem.arrays import Arrays
-from regatta_worker.problem.attention import Problem
 from regatta_worker.problem.input_sets import InputSets, seed_of
 from regatta_worker.problem.planes import DRAW
 from regatta_worker.problem.variant import Variant

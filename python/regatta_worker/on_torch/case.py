@@ -17,7 +17,7 @@ import torch
 
 from regatta_worker.case import Case
 from regatta_worker.clock.timing import Plan
-from regatta_worker.problem.attention import Problem
+from regatta_worker.problem import Problem
 from regatta_worker.protocol.channel import Message, Unsupported
 
 Results = tuple[torch.Tensor, ...]

@@ -29,9 +29,8 @@ from regatta_worker.clock import timing
 from regatta_worker.clock.peak import torch_peak
 from regatta_worker.on_torch.case import DTYPES, Call, Results, Tensors, TorchCase
 from regatta_worker.on_torch.inputs import TorchInputSets, memory_order, turner
-from regatta_worker.problem import inputs, planes
+from regatta_worker.problem import Mask, Problem, inputs, planes
 from regatta_worker.problem.arrays import Arrays
-from regatta_worker.problem.attention import Mask, Problem
 from regatta_worker.problem.input_sets import DrawnCall, Inputs
 from regatta_worker.problem.planes import Planes
 from regatta_worker.problem.reference import (

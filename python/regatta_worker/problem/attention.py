@@ -6,15 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from regatta_worker.problem.numbers import DIRECTIONS, DTYPE_BYTES
 from regatta_worker.protocol.channel import Failed, Unsupported
 
-DTYPE_BYTES = {"f32": 4, "f16": 2, "bf16": 2}
 LAYOUTS = ("bshd", "bhsd")
-DIRECTIONS = ("forward", "backward", "both")
 GRADIENTS = ("dq", "dk", "dv")
-GOLDEN = 0x9E3779B97F4A7C15
-ALL = (1 << 64) - 1
-PROBES = 16
 
 
 class Sequence(NamedTuple):
@@ -184,18 +180,3 @@ class Problem:
             )
         left, right = (unbounded if side is None else side for side in (mask.left, mask.right))
         return left, right
-
-
-def probe_indices(count: int, draw: int | None = None) -> list[int]:
-    """The 16 elements, in logical order, of which the harness checks the values itself."""
-    if draw is None:
-        return [(2 * k + 1) * count // (2 * PROBES) for k in range(PROBES)]
-    return [mixed(draw + (k + 1) * GOLDEN) * count >> 64 for k in range(PROBES)]
-
-
-def mixed(z: int) -> int:
-    """SplitMix64's output for a state, both of 64 bits."""
-    z &= ALL
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & ALL
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EB & ALL
-    return z ^ (z >> 31)

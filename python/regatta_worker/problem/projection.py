@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from regatta_worker.problem.attention import DTYPE_BYTES
+from regatta_worker.problem.numbers import DTYPE_BYTES
 from regatta_worker.problem.planes import DRAW, SHARE
 from regatta_worker.protocol.channel import Failed, Unsupported
 

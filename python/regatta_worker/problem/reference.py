@@ -16,8 +16,9 @@ from dataclasses import replace
 from typing import Any
 
 from regatta_worker.problem.arrays import Arrays
-from regatta_worker.problem.attention import GRADIENTS, Problem, Sequence, probe_indices
+from regatta_worker.problem.attention import GRADIENTS, Problem, Sequence
 from regatta_worker.problem.inputs import names
+from regatta_worker.problem.numbers import probe_indices
 from regatta_worker.problem.planes import Plane, Planes, alike, apart, problem_of
 
 CHUNK = 1 << 22

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from regatta_worker.problem.attention import DIRECTIONS
+from regatta_worker.problem.numbers import DIRECTIONS
 from regatta_worker.protocol.channel import Failed, Message
 
 HALVES = ("f16", "bf16")

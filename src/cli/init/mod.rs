@@ -56,7 +56,7 @@ pub fn run(args: &InitArgs) -> Ended {
     report_error_as_json(init(args), args.json)
 }
 
-const FUNCTION: &str = include_str!("attention.py");
+const FUNCTION: &str = include_str!("function.py");
 const SUITE: &str = include_str!("speed.toml");
 const SECTION: &str = include_str!("README.md");
 const GITHUB: &str = include_str!("github.yml");
@@ -90,8 +90,11 @@ fn init(args: &InitArgs) -> Ended {
         None => !has_numpy(),
     };
     let suite = if made { bringing } else { SUITE.to_owned() };
+    let worker = SUITE.split_once("workers.mine = \"");
+    let named = worker.and_then(|(_, worker)| worker.split_once(':'));
+    let named = named.map_or("function.py", |(file, _)| file);
     let mut all = vec![
-        write_new(root, "attention.py", FUNCTION)?,
+        write_new(root, named, FUNCTION)?,
         write_new(root, "speed.toml", &suite)?,
     ];
     all.extend(match ci {

@@ -8,8 +8,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rayon::prelude::*;
 use regatta_cpu::worker;
 use regatta_worker::attention::{Attention, work};
-use regatta_worker::case::Params;
-use regatta_worker::protocol::{Cache, Measure, Prepare};
+use regatta_worker::protocol::{Measure, Prepare};
 use regatta_worker::serve::Worker;
 
 /// Side of the square matrices of the product.
@@ -46,15 +45,7 @@ fn flash(criterion: &mut Criterion) {
         let problem: Attention = id.parse().expect("a problem");
         group.throughput(Throughput::Elements(work::flops(&problem) as u64));
         let mut worker = worker();
-        let request = Prepare {
-            variant: "flash".to_owned(),
-            problem,
-            params: Params::default(),
-            seed: 42,
-            counters: Vec::new(),
-            input_sets: 1,
-            draw: None,
-        };
+        let request = Prepare::new("flash", problem.into(), 42);
         worker.prepare(&request).expect("prepared");
         let once = Measure::default();
         group.bench_function(id, |bencher| {

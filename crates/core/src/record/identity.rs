@@ -45,11 +45,7 @@ pub struct WorkerIdentity {
 pub const BELOW: &str = "/**";
 
 /// Beginnings of the names of variables that libraries of threads, compilers and GPUs read.
-const SPEED: &str = "
-    OMP_ GOMP_ KMP_ MKL_ OPENBLAS_ GOTO_ BLIS_ VECLIB_ NUMEXPR_ RAYON_ MALLOC_ GLIBC_TUNABLES
-    LD_PRELOAD CUDA_ CUBLAS CUDNN_ NVIDIA_ NVTE_ NCCL_ TORCH PYTORCH_ ATEN_ TRITON_ XLA_ JAX_ TF_
-    XFORMERS_ FLASH_ATTENTION_ FLASHINFER_ CUTE_ REGATTA_COMPILER DNNL_ ONEDNN_ NUMBA_ TBB_ VLLM_
-    PYTHONMALLOC PYTHONDEVMODE";
+const SPEED: &str = include_str!("../speed_variables.txt");
 
 /// Names of variables that change from one session or job to the next, and beginnings of names,
 /// where `*` stands. Names that a program under test may read, such as `BUILD_TYPE`, are left out.

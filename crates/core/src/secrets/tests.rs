@@ -126,7 +126,7 @@ fn what_a_worker_says_of_a_device_or_version_is_kept() {
     let printed =
         "started with --db-password hunter --num-splits-key 4, --quiet: --token, --causal";
     assert_eq!(message(printed), printed.replace("hunter", HIDDEN));
-    let place = "worker a: multi_token_attention.py:9: KeyError: no case";
+    let place = "worker a: multi_token_softmax.py:9: KeyError: no case";
     assert_eq!(message(place), place);
 }
 

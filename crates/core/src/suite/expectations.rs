@@ -8,9 +8,8 @@ use super::document::{DocumentError, TomlDocument, key, name_hint, or_near};
 use super::file::{ExpectTable, Facets};
 use super::sweep::facets;
 use super::{Count, Expectation, Metric, Origin, Quantity, Selector, Suite};
-use regatta_worker::attention::axes::{SEQ, SEQ_AXES};
 use regatta_worker::case::{Case, FACETS, ParamValue, Params, VariantId};
-use regatta_worker::operator::Problem;
+use regatta_worker::operator::{Problem, SEQ, SEQ_AXES};
 
 /// Each is compared with every case: more than these take longer to read than to measure.
 const MAX_EXPECTATIONS: usize = 500;
@@ -400,18 +399,18 @@ params = { num_splits = [\"auto\", 2, 4] }
         let calls = |function: &str| {
             format!("case = {{ worker = \"torch\" }}\nmetric = \"calls:{function}\"\nat_most = 0\n")
         };
-        let counted = suite(&calls("torch.nn.attention:sdpa_kernel")).unwrap();
+        let counted = suite(&calls("torch.cuda:synchronize")).unwrap();
         let count = &counted.counts[0];
         assert_eq!(
             (count.name.as_str(), count.worker.as_str()),
-            ("sdpa_kernel", "torch")
+            ("synchronize", "torch")
         );
-        assert_eq!(count.functions, ["torch.nn.attention:sdpa_kernel"]);
+        assert_eq!(count.functions, ["torch.cuda:synchronize"]);
         let selected = counted.cases.iter().filter(|case| count.selects(case));
         assert_eq!(selected.count(), 6);
         assert_eq!(
             counted.rules.expectations[0].metric.to_string(),
-            "calls.sdpa_kernel"
+            "calls.synchronize"
         );
         let again = format!("{}[[expect]]\n{}", calls("a:f"), calls("a:f"));
         assert_eq!(suite(&again).unwrap().counts.len(), 1);

@@ -24,7 +24,7 @@ pub struct SuiteFile {
     pub description: Option<String>,
     /// A suite whose cases and rules this one starts from: a file beside it, or a built-in one.
     pub extends: Option<String>,
-    /// Computations beside attention, by name: a table, or the path of a file that has its keys.
+    /// Computations of your own, by name: a table, or the path of a file that has its keys.
     #[serde(default)]
     pub operators: BTreeMap<String, ValueOr<String, OperatorTable>>,
     /// Axes under a name, which `shapes` of a sweep may give in their place.
@@ -52,8 +52,8 @@ pub struct SuiteFile {
     /// all others.
     #[serde(default)]
     pub environments: BTreeMap<String, Environment>,
-    /// Workers of your own, by name: a Python function (`bench.py:attention`), a CUDA file
-    /// (`attention.cu`), a benchmark script (`script:bench.py`), or the words of a command.
+    /// Workers of your own, by name: a Python function (`bench.py:softmax`), a CUDA file
+    /// (`kernels.cu`), a benchmark script (`script:bench.py`), or the words of a command.
     #[serde(default)]
     pub workers: BTreeMap<String, OneOrMore<String>>,
 }
@@ -118,7 +118,8 @@ pub struct PolicyTable {
 #[derive(Debug, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct SweepTable {
-    /// The operator to compute: one of `[operators]`, by default `attention`.
+    /// The operator to compute: one of `[operators]` or of those that are built in; by default that
+    /// of regatta's own kernels.
     pub operator: Option<String>,
     /// `worker/name` or `worker/name@environment`.
     #[cfg_attr(feature = "schemas", schemars(required))]
@@ -322,8 +323,8 @@ mod schemas {
     use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
     use super::{Axes, Scalar, Within};
-    use regatta_worker::attention::axes::{Form, axis, settable};
     use regatta_worker::case::MAX_AXIS;
+    use regatta_worker::operator::{about, axis, settable};
 
     impl<const MIN: u32, const MAX: u32> JsonSchema for Within<MIN, MAX> {
         fn schema_name() -> Cow<'static, str> {
@@ -352,32 +353,6 @@ mod schemas {
         }
     }
 
-    /// The description of an axis in a sweep.
-    fn describe(axis: &str) -> &str {
-        match axis {
-            "batch" => "Sequences in a batch, by default 1.",
-            "heads" => "Query heads, by default 1.",
-            "kv_heads" => "Key-value heads, by default as many as `heads`.",
-            "seq" => "`seq_q` and `seq_k` alike.",
-            "seq_q" => "Queries of a sequence.",
-            "seq_k" => "Keys of a sequence, by default as many as queries.",
-            "varlen" => "Lengths of the sequences of a ragged batch: `100+200`.",
-            "head_dim" => "Width of a head of queries and keys.",
-            "head_dim_v" => "Width of a head of values, by default `head_dim`.",
-            "dtype" => "Type of the inputs and results, by default f32.",
-            "mask" => {
-                "full (the default), causal, window-LEFT-RIGHT; with -tl or -br where there are not as \
-                 many keys as queries."
-            }
-            "layout" => "Order of the axes in memory, by default bshd.",
-            "direction" => "The result, its gradients, or both; by default forward.",
-            "projection" => "A linear layer around attention, in place of attention.",
-            "hidden" => "Width of the rows that a projection reads or writes.",
-            "ranks" => "GPUs over which the rows of a projection are spread.",
-            other => other,
-        }
-    }
-
     impl JsonSchema for Axes {
         fn schema_name() -> Cow<'static, str> {
             "Axes".into()
@@ -386,19 +361,18 @@ mod schemas {
         /// One property an axis, by the list of axes.
         fn json_schema(_: &mut SchemaGenerator) -> Schema {
             let properties = settable().map(|name| {
-                let value = match axis(name).map(|axis| axis.form) {
-                    Some(Form::Choice(words) | Form::Layer(words)) => {
-                        let names: Vec<&str> = words().iter().map(|(name, _)| *name).collect();
-                        json_schema!({ "enum": names })
-                    }
-                    Some(Form::Mask | Form::Lengths(_)) => json_schema!({ "type": "string" }),
+                let words = axis(name).map_or(Vec::new(), |axis| axis.words());
+                let value = if !words.is_empty() {
+                    let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
+                    json_schema!({ "enum": names })
+                } else if axis(name).is_none_or(|axis| axis.is_number()) {
                     // `seq` is one, too.
-                    Some(Form::Number(_) | Form::Width(_)) | None => {
-                        json_schema!({ "type": "integer", "minimum": 1, "maximum": MAX_AXIS })
-                    }
+                    json_schema!({ "type": "integer", "minimum": 1, "maximum": MAX_AXIS })
+                } else {
+                    json_schema!({ "type": "string" })
                 };
                 let list = json_schema!({ "type": "array", "items": value, "minItems": 1 });
-                let description = describe(name);
+                let description = about(name);
                 let schema = json_schema!({ "description": description, "anyOf": [value, list] });
                 (name.to_owned(), schema.to_value())
             });

@@ -13,7 +13,7 @@ use regatta_worker::case::{Dtype, MAX_AXIS, ParamValue, is_name};
 use regatta_worker::operator::draw::{Draw, DrawKind};
 use regatta_worker::operator::formula::Expression;
 use regatta_worker::operator::{
-    ATTENTION, AxisKind, ElementType, FormulaKind, Input, Operator, Operators, Output, Role,
+    AxisKind, ElementType, FormulaKind, Input, NATIVE, Operator, Operators, Output, Role,
     Tolerance, axis_name,
 };
 
@@ -146,9 +146,11 @@ pub(super) fn read(
 ) -> Result<(), DocumentError> {
     for (name, operator) in written {
         let at = key("operators", &name);
-        if !is_name(&name) || name == ATTENTION {
-            let error = "this cannot name an operator: `attention` is built in, and a name has \
-                         letters, digits, `-`, `_` and `.`";
+        if !is_name(&name) || name == NATIVE {
+            let error = format!(
+                "this cannot name an operator: `{NATIVE}` is built in, and a name has letters, digits, \
+                 `-`, `_` and `.`"
+            );
             return Err(document.error(&at, error));
         }
         let operator = match operator {

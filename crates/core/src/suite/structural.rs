@@ -105,7 +105,7 @@ pub fn is_steady(count: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Count {
-    /// The name of the count: `sdpa_kernel` is counted as `calls.sdpa_kernel`.
+    /// The name of the count: `synchronize` is counted as `calls.synchronize`.
     pub name: String,
     /// The worker in whose processes it is made.
     pub worker: String,
@@ -139,7 +139,7 @@ impl Count {
             }
             _ => Err(
                 "name a function as `calls:module:qualified.name`, for example \
-                 `calls:torch.nn.attention:sdpa_kernel` or `calls:package.module:Class.method`"
+                 `calls:torch.cuda:synchronize` or `calls:package.module:Class.method`"
                     .to_owned(),
             ),
         }

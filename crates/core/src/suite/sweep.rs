@@ -8,11 +8,10 @@ use super::Suite;
 use super::document::{DocumentError, TomlDocument, key, name_hint, unknown_key};
 use super::file::{Axes, Facets, OneOrMore, Scalar, SweepTable, ValueOr};
 use super::operators::built_in;
-use regatta_worker::attention::axes::{Form, axis, settable};
-use regatta_worker::attention::{Attention, Direction, Point};
 use regatta_worker::case::{Case, MAX_AXIS, ParamValue, Params, VariantId, parameter_name};
 use regatta_worker::operator::{
-    ATTENTION, AxisKind, DIRECTION, DeclaredProblem, Operator, Problem,
+    AxisKind, DIRECTION, DeclaredProblem, Direction, NATIVE, Native, Operator, Point, Problem,
+    axis, settable,
 };
 
 /// More cases than these are a slip of the pen.
@@ -46,7 +45,7 @@ const EMPTY: &str = "an empty list makes no case; give at least one value";
 
 /// The subject of a sweep.
 enum Swept {
-    Attention,
+    Native,
     Declared(Box<Operator>),
 }
 
@@ -54,7 +53,7 @@ impl Swept {
     /// The names that a sweep may give values to.
     fn names(&self) -> Vec<&str> {
         match self {
-            Swept::Attention => settable().collect(),
+            Swept::Native => settable().collect(),
             Swept::Declared(operator) => {
                 let axes = operator.axes.keys().map(String::as_str);
                 let direction = (!operator.gradients.is_empty()).then_some(DIRECTION);
@@ -66,17 +65,16 @@ impl Swept {
     /// A value of an axis as text.
     fn value(&self, name: &str, value: &Scalar) -> Result<String, String> {
         match self {
-            Swept::Attention => axis_value(name, value),
+            Swept::Native => axis_value(name, value),
             Swept::Declared(operator) => declared_value(operator, name, value),
         }
     }
 
     fn problem(&self, point: &Point<'_>) -> Result<Problem, String> {
         match self {
-            Swept::Attention => match Attention::at(point) {
-                Ok(attention) => Ok(attention.into()),
-                Err(error) => Err(error.to_string()),
-            },
+            Swept::Native => Native::at(point)
+                .map(Problem::from)
+                .map_err(|error| error.to_string()),
             Swept::Declared(operator) => declared_problem(operator, point).map(Problem::Declared),
         }
     }
@@ -183,7 +181,7 @@ fn axes<'s>(
 
 fn axis_value(name: &str, value: &Scalar) -> Result<String, String> {
     match axis(name) {
-        Some(axis) if !matches!(axis.form, Form::Number(_) | Form::Width(_)) => match &value.0 {
+        Some(axis) if !axis.is_number() => match &value.0 {
             Value::String(word) => axis.check(word).map_err(|error| error.to_string()),
             other => Err(format!("expected a string, found {}", other.type_str())),
         },
@@ -221,7 +219,7 @@ pub(super) fn sweep(
     suite: &mut Suite,
 ) -> Result<(), DocumentError> {
     let swept = match table.operator.as_deref() {
-        None | Some(ATTENTION) => Swept::Attention,
+        None | Some(NATIVE) => Swept::Native,
         Some(name) => match suite.operators.get(name).or(built_in().get(name)) {
             Some(operator) => {
                 let operator = operator.clone();
@@ -231,7 +229,7 @@ pub(super) fn sweep(
             None => {
                 let known = suite.operators.keys().chain(built_in().keys());
                 let known = known.map(String::as_str);
-                let hint = name_hint(name, known.chain([ATTENTION]));
+                let hint = name_hint(name, known.chain([NATIVE]));
                 let error = format!("no such operator; {hint}");
                 return Err(document.error(&key(at, "operator"), error));
             }

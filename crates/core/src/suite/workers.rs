@@ -1,5 +1,5 @@
 //! `[workers]`: somebody's code as a worker. `workers.mine` is a Python function
-//! (`"bench.py:attention"`), the kernels of a CUDA file (`"attention.cu"`), or a command
+//! (`"bench.py:softmax"`), the kernels of a CUDA file (`"kernels.cu"`), or a command
 //! (`["./serve", "--fast"]`). `[build]` is how the code under test is built, before it is measured.
 
 use std::path::{Component, Path, PathBuf};
@@ -61,7 +61,7 @@ impl OwnWorker {
     }
 }
 
-/// The code and the function that `bench.py:attention` or `package.module` name.
+/// The code and the function that `bench.py:softmax` or `package.module` name.
 fn python(text: &str, folder: &Path) -> Result<OwnWorker, String> {
     let (code, function) = match text.rsplit_once(':') {
         Some((code, function)) => (code, Some(function)),
@@ -69,7 +69,7 @@ fn python(text: &str, folder: &Path) -> Result<OwnWorker, String> {
     };
     if let Some(name) = function.filter(|name| !is_identifier(name)) {
         return Err(format!(
-            "`{name}` does not name a Python function; write `bench.py:attention`"
+            "`{name}` does not name a Python function; write `bench.py:softmax`"
         ));
     }
     let code = if code.ends_with(".py") {
@@ -79,7 +79,7 @@ fn python(text: &str, folder: &Path) -> Result<OwnWorker, String> {
     } else {
         return Err(
             "this is neither a file that ends in `.py` or `.cu` nor a module; write \
-             `bench.py:attention`, `package.module:attention` or `attention.cu`, or a command \
+             `bench.py:softmax`, `package.module:softmax` or `kernels.cu`, or a command \
              as a list: `[\"./serve\"]`"
                 .to_owned(),
         );

@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn an_account_is_of_what_the_clock_saw() {
         let copy = "at::native::elementwise_kernel<128>";
-        let model = |attention: &str| format!("qkv:1 {attention} mlp:2 qkv:1 {attention} mlp:2");
+        let model = |kernel: &str| format!("qkv:1 {kernel} mlp:2 qkv:1 {kernel} mlp:2");
         let (flash, three) = (
             model("flash:80"),
             model("scores:400 softmax:300 values:300"),

@@ -124,7 +124,7 @@ calls.triton_autotune=0 ; calls.triton_autotune=1 ns.triton_autotune=2000 .lengt
 calls.triton_autotune=24 ns.triton_autotune=5 ; calls.triton_autotune=24 ns.triton_autotune=90 x1 =>
 calls.triton_autotune=24 ; calls.triton_autotune=0 x0.1 =>
 calls.backend_selections=0 ; calls.backend_selections=8 ns.backend_selections=812400 x1.3 => events-added: backend re-selected 0 → 8 a call, 812.4 µs of the host a call in it
-calls.get_attention_backend=0 ; calls.get_attention_backend=8 x1.3 => events-added: backend re-selected 0 → 8 a call
+calls.get_attn_backend=0 ; calls.get_attn_backend=8 x1.3 => events-added: backend re-selected 0 → 8 a call
 calls.backend_selections=0 calls.c=1 ; calls.backend_selections=1 calls.c=3 x1.3 => events-added: backend re-selected 0 → 1 a call, c 1 → 3 a call
 calls.backend_selections=1 calls.c=3 ; calls.backend_selections=0 calls.c=1 x0.8 =>
 ");

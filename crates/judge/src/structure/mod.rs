@@ -150,12 +150,12 @@ pub const OF_THE_HOST: &str = " of the host a call in it";
 
 /// The event that a counted function is, where its name says it.
 pub fn event(name: &str) -> Option<&'static str> {
-    match name {
-        // TransformerEngine's function; older runs call the count by its purpose.
-        "backend_selections" | "get_attention_backend" => Some("backend re-selected"),
-        AUTOTUNE => Some("retuned"),
-        _ => None,
+    let getter = name.strip_prefix("get_").unwrap_or_default();
+    // Older runs call the count by its purpose.
+    if getter.ends_with("_backend") || name == "backend_selections" {
+        return Some("backend re-selected");
     }
+    (name == AUTOTUNE).then_some("retuned")
 }
 
 /// The host's time a call in a counted function, where it is known.

@@ -176,7 +176,7 @@ fn code_that_is_loaded_in_every_step_is_compiled_again() {
             // In the time of the device, whose second half is looked at.
             writer.host_pauses(0);
             writer.moments(&vec!["module_loads"; loads]);
-            writer.kernel(&format!("attention_{number}"), 132 + number, 80_000);
+            writer.kernel(&format!("softmax_{number}"), 132 + number, 80_000);
         }
         standing(&trace(writer.recording))
     };

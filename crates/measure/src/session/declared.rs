@@ -18,9 +18,9 @@ use crate::verify::Rejected;
 use crate::worker::{Conversation, Launcher};
 use regatta_core::record::Fault;
 use regatta_core::temporary;
-use regatta_worker::attention::tolerance::ErrorSums;
 use regatta_worker::operator::{Operands, Operator, OutputTensor};
 use regatta_worker::protocol::{Compare, ReplyBody, RequestBody, TensorError};
+use regatta_worker::tolerance::ErrorSums;
 
 /// The worker that serves the reference of an operator.
 pub fn reference_worker(operator: &str) -> String {

@@ -21,12 +21,11 @@ use super::{CaseEnd, Fault, Session, failed, limit};
 use crate::interference::{is_watched, on_processor};
 use crate::worker::Conversation;
 use regatta_core::record::{Measurement, median};
-use regatta_worker::attention::tolerance::{results, tolerable};
-use regatta_worker::attention::work;
 use regatta_worker::case::Case;
 use regatta_worker::protocol::{
     Repeat, RepeatStep, ReplyBody, RequestBody, TensorError, VariantInfo,
 };
+use regatta_worker::tolerance::tolerable;
 use regatta_worker::units::Nanoseconds;
 
 /// Calls are repeated in the first invocation, and in each so many after it; and where samples lie
@@ -124,8 +123,8 @@ impl Session<'_> {
         let others: Vec<_> = cores.filter(|_| is_cpu && one_thread).collect();
         // Each core, as they differ; where the samples were taken first.
         let mut cores = others.into_iter().cycle();
-        let attention = case.problem.attention().ok();
-        let changes = is_cpu && attention.is_some() && self.suite.settings.input_sets > 1;
+        let is_native = case.problem.native().is_some();
+        let changes = is_cpu && is_native && self.suite.settings.input_sets > 1;
         let mut request = Repeat {
             calls: if graph { IN_GRAPH } else { 1 },
             core: samples.core,
@@ -143,7 +142,8 @@ impl Session<'_> {
         let Some(first) = self.enough_calls(worker, &mut request, &faults)? else {
             return Ok(());
         };
-        let most_change_ns = CHANGE_NS + CHANGE_NS_PER_BYTE * attention.map_or(0.0, work::bytes);
+        let bytes = case.problem.bytes(&self.suite.operators);
+        let most_change_ns = CHANGE_NS + CHANGE_NS_PER_BYTE * bytes.unwrap_or_default();
         let mut short = Requests::new(request.calls, first);
         let mut long = short.with_more_calls(LONGER);
         let (mut of_none, mut no_waits) = (Vec::new(), Vec::new());
@@ -264,11 +264,11 @@ impl Session<'_> {
         let Some(errors) = self.repeated(worker, Repeat { step, ..request })? else {
             return Ok(());
         };
-        let Ok(problem) = case.problem.attention() else {
+        let Some(problem) = case.problem.native() else {
             return Ok(());
         };
         let tf32 = variant.tf32 && problem.dtype == regatta_worker::case::Dtype::F32;
-        for &(tensor, direction) in results(problem.direction) {
+        for &(tensor, direction) in problem.results() {
             let error = errors.get(tensor).and_then(|error| error.relative_l2);
             tolerable(problem.dtype, tf32, direction, error).map_err(|reason| {
                 let words = "wrong result in a call that the harness timed";

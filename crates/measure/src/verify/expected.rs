@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use regatta_worker::attention::reference::{self, TooLarge};
-use regatta_worker::attention::tolerance::Expected;
-use regatta_worker::attention::{Attention, Direction, work};
+use regatta_worker::operator::{Native, TooLarge};
+use regatta_worker::tolerance::Expected;
 
 /// Problems up to this many operations are computed here as well, so that a worker
 /// with a wrong check of its own is noticed. Forward and backward are counted together, and
@@ -33,36 +32,28 @@ pub enum ReferenceLookup<'a> {
 
 /// References that were computed, by problem, seed and the draw of its probes.
 pub struct ReferenceCache {
-    pub kept: BTreeMap<(Attention, u64, Option<u64>), ByResult>,
+    pub kept: BTreeMap<(Native, u64, Option<u64>), ByResult>,
     /// Computes what is not here: problem, seed, draw of its probes, bytes that it may take.
-    pub compute: fn(&Attention, u64, Option<u64>, u64) -> Result<ByResult, TooLarge>,
+    pub compute: fn(&Native, u64, Option<u64>, u64) -> Result<ByResult, TooLarge>,
 }
 
 impl Default for ReferenceCache {
     fn default() -> ReferenceCache {
         ReferenceCache {
             kept: BTreeMap::new(),
-            compute: reference::expected,
+            compute: Native::expected,
         }
     }
 }
 
 impl ReferenceCache {
     /// The expected results of a problem.
-    pub fn find(
-        &mut self,
-        problem: &Attention,
-        seed: u64,
-        draw: Option<u64>,
-    ) -> ReferenceLookup<'_> {
+    pub fn find(&mut self, problem: &Native, seed: u64, draw: Option<u64>) -> ReferenceLookup<'_> {
         let wanted = problem.same_values();
         // One with gradients serves forward alone as well.
-        let both = (wanted.with(Direction::Both), seed, draw);
-        let key = if !is_projection(&wanted) && self.kept.contains_key(&both) {
-            both
-        } else {
-            (wanted, seed, draw)
-        };
+        let both = wanted.with_gradients().map(|both| (both, seed, draw));
+        let both = both.filter(|both| self.kept.contains_key(both));
+        let key = both.unwrap_or((wanted, seed, draw));
         if !self.kept.contains_key(&key) {
             if too_large(problem) {
                 return ReferenceLookup::NotComputedHere;
@@ -80,19 +71,10 @@ impl ReferenceCache {
     }
 }
 
-fn is_projection(problem: &Attention) -> bool {
-    problem.projection.is_some()
-}
-
 /// True for a problem that the harness does not compute, as docs/TIMING.md says.
-fn too_large(problem: &Attention) -> bool {
-    const EACH_PLANE: f64 = 1e3;
-    let operations = if is_projection(problem) {
-        work::flops(problem)
-    } else {
-        work::flops(&problem.with(Direction::Both)) + EACH_PLANE * reference::planes(problem) as f64
-    };
-    operations > RECOMPUTED_FLOPS || reference::bytes(problem) > RECOMPUTED_BYTES.into()
+fn too_large(problem: &Native) -> bool {
+    let (operations, bytes) = problem.cost_of_reference();
+    operations > RECOMPUTED_FLOPS || bytes > RECOMPUTED_BYTES.into()
 }
 
 #[cfg(test)]

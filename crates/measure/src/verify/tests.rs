@@ -1,7 +1,7 @@
 //! A worker's figures and probes, before timing and after.
 
 use super::*;
-use regatta_worker::attention::reference::whole;
+use regatta_worker::inputs::probe_indices;
 use regatta_worker::protocol::{Cache, TensorError};
 use regatta_worker::units::{Bytes, Nanoseconds, quantities};
 
@@ -15,23 +15,22 @@ type Errors = BTreeMap<String, TensorError>;
 type Probes = BTreeMap<String, Vec<Option<f64>>>;
 
 /// The right answer of a worker to the inputs of a seed.
-fn right(problem: &Attention, seed: u64) -> (Errors, Probes) {
+fn right(problem: &Native, seed: u64) -> (Errors, Probes) {
     let (mut errors, mut probes) = (Errors::new(), Probes::new());
-    for (name, whole) in whole(problem, seed).unwrap() {
+    for (name, whole) in problem.whole(seed).unwrap() {
         let error = TensorError {
             relative_l2: Some(1e-7),
             max_abs: Some(1e-7),
         };
         errors.insert(name.to_owned(), error);
-        let single =
-            regatta_worker::attention::inputs::probe_indices(whole.len() as u64, PROBES, None)
-                .map(|index| Some(whole[index as usize]));
+        let single = probe_indices(whole.len() as u64, PROBES, None)
+            .map(|index| Some(whole[index as usize]));
         probes.insert(name.to_owned(), single.collect());
     }
     (errors, probes)
 }
 
-fn prepared(problem: &Attention) -> Prepared {
+fn prepared(problem: &Native) -> Prepared {
     let (errors, probes) = right(problem, SEED);
     Prepared {
         tuned: Vec::new(),
@@ -46,7 +45,7 @@ fn prepared(problem: &Attention) -> Prepared {
     }
 }
 
-fn measured(problem: &Attention, of: u64) -> Measured {
+fn measured(problem: &Native, of: u64) -> Measured {
     let (errors, probes) = right(problem, of);
     Measured {
         device_ns: vec![Nanoseconds(1e6)],
@@ -74,7 +73,7 @@ fn asked_by(draw: Option<u64>) -> AskedResult {
 /// The verifier's answer for so many sets of inputs, the first of this seed.
 fn after(
     verifier: &mut Verifier,
-    problem: &Attention,
+    problem: &Native,
     seed: u64,
     input_sets: u32,
     of: &Measured,
@@ -87,8 +86,12 @@ fn after(
     verifier.check_after(problem, asked, &variant(), of)
 }
 
-fn problem(id: &str) -> Attention {
+fn problem(id: &str) -> Native {
     id.parse().unwrap()
+}
+
+fn cost(id: &str) -> Cost {
+    Cost::new(&problem(id).into(), &Operators::new())
 }
 
 #[test]
@@ -114,7 +117,7 @@ fn figures_that_none_can_be_are_refused_in_words() {
         (Wrong, "0 probes of out", |answer| answer.probes.retain(|name, _| name != "out")),
         (Wrong, "dq has elements that are not finite", |answer| *probe(answer, "dq") = None),
         (Wrong, "relative L2 error 1.0e-1 is above", |answer| *relative_l2(answer, "dq") = Some(0.1)),
-        (Wrong, "the operator is softmax attention", |answer| *relative_l2(answer, "out") = Some(130.0)),
+        (Wrong, "; the operator is softmax", |answer| *relative_l2(answer, "out") = Some(130.0)),
         (Wrong, "regatta's own float64 check: dq[", |answer| *probe(answer, "dq") = Some(9.0)),
     ];
     for (fault, says, change) in cases {
@@ -210,15 +213,14 @@ fn what_was_checked_is_what_was_asked_for() {
 fn probes_are_drawn_anew_and_from_what_was_asked_for() {
     let problem = problem("h4,s64,d32");
     let wrong_of = |draw: Option<u64>| {
-        let mut out = whole(&problem, SEED).unwrap().remove("out").unwrap();
+        let mut out = problem.whole(SEED).unwrap().remove("out").unwrap();
         // All heads but the first.
         for row in out.chunks_exact_mut(4 * 32) {
             row[32..].fill(0.0);
         }
         let mut answer = prepared(&problem);
         answer.draw = draw;
-        let indices =
-            regatta_worker::attention::inputs::probe_indices(out.len() as u64, PROBES, draw);
+        let indices = probe_indices(out.len() as u64, PROBES, draw);
         let probes = indices.map(|at| Some(out[at as usize])).collect();
         answer.probes.insert("out".to_owned(), probes);
         let asked = asked_by(draw.or(Some(1)));
@@ -259,7 +261,7 @@ fn a_check_that_cannot_be_made_is_never_skipped() {
         references: ReferenceCache {
             compute: |_, _, _, bytes| {
                 let bytes = bytes.into();
-                Err(regatta_worker::attention::reference::TooLarge { bytes })
+                Err(regatta_worker::operator::TooLarge { bytes })
             },
             ..ReferenceCache::default()
         },
@@ -281,11 +283,7 @@ fn a_check_that_cannot_be_made_is_never_skipped() {
         .unwrap_err();
     assert_eq!(rejected.fault, Fault::WrongResult);
     // Too large to be computed here, as is documented: the worker's check has to do.
-    let large = Attention {
-        seq_q: 1 << 14,
-        seq_k: 1 << 14,
-        ..small.clone()
-    };
+    let large = problem("s16384,d8");
     let held = verifier.check(&large, asked_by(None), &variant(), &prepared(&small));
     assert!(held.is_ok(), "{held:?}");
 }
@@ -308,20 +306,14 @@ fn device(name: &str) -> Device {
 
 #[test]
 fn samples_above_the_peak_and_memory_that_no_machine_has_are_refused() {
-    let mut problem = Attention::new(8192, 128);
-    (problem.heads, problem.kv_heads, problem.dtype) = (16, 16, Dtype::Bf16);
+    let cost = cost("h16,s8192,d128,bf16");
     let held = |name: &str, ns: f64, bytes: u64| {
         let measured = Measured {
             device_ns: vec![Nanoseconds(ns)],
             peak_bytes: Some(Bytes(bytes)),
             ..Measured::default()
         };
-        samples(
-            &Cost::from(&problem),
-            &device(name),
-            &asked(1, 1),
-            &measured,
-        )
+        samples(&cost, &device(name), &asked(1, 1), &measured)
     };
     // 0.55 TFLOP in 0.1 ms: 5,500 TFLOP/s.
     let error = held("NVIDIA H200", 1e5, 1 << 37).unwrap_err();
@@ -345,8 +337,7 @@ fn samples_that_no_processor_can_take_are_refused() {
             device_ns: vec![Nanoseconds(ns), Nanoseconds(1e9)],
             ..Measured::default()
         };
-        let problem: Attention = problem.parse().unwrap();
-        samples(&Cost::from(&problem), &device, &asked(2, 2), &measured)
+        samples(&cost(problem), &device, &asked(2, 2), &measured)
     };
     for (problem, ns, says) in [
         (
@@ -399,7 +390,7 @@ fn a_worker_that_ignores_the_kind_of_sample_is_found_out() {
 
 #[test]
 fn samples_that_no_clock_gives_are_refused() {
-    let problem = Attention::new(16, 16);
+    let cost = cost("s16,d16");
     let with = |device_ns: &[f64], host_ns: &[f64], clock_mhz: &[f64]| Measured {
         device_ns: quantities(device_ns.iter().copied()),
         host_ns: quantities(host_ns.iter().copied()),
@@ -420,15 +411,14 @@ fn samples_that_no_clock_gives_are_refused() {
         (with(&pair, &[], &[1980.0, 1e308]), "MHz"),
         (with(&pair, &[], &[1980.0; 3]), "3 of clock_mhz"),
     ] {
-        let error =
-            samples(&Cost::from(&problem), &device("x"), &asked(2, 2), &measured).unwrap_err();
+        let error = samples(&cost, &device("x"), &asked(2, 2), &measured).unwrap_err();
         assert!(error.contains(says), "{error}");
     }
     let waited = |waited_ns: &[f64]| Measured {
         waited_ns: quantities(waited_ns.iter().copied()),
         ..with(&pair, &[], &[])
     };
-    let held = |measured| samples(&Cost::from(&problem), &device("x"), &asked(2, 2), &measured);
+    let held = |measured| samples(&cost, &device("x"), &asked(2, 2), &measured);
     assert_eq!(held(waited(&[0.0, 5.0])), Ok(()));
     for wrong in [[0.0, -5.0], [0.0, f64::NAN]] {
         let error = held(waited(&wrong)).unwrap_err();
@@ -437,26 +427,20 @@ fn samples_that_no_clock_gives_are_refused() {
     let plain = with(&pair, &[1.0, 2.0], &[1980.0, 210.0]);
     let one_clock = with(&pair, &[1.0, 2.0], &[1980.0]);
     for measured in [plain, one_clock] {
-        let held = samples(&Cost::from(&problem), &device("x"), &asked(2, 2), &measured);
+        let held = samples(&cost, &device("x"), &asked(2, 2), &measured);
         assert_eq!(held, Ok(()));
     }
 }
 
 #[test]
 fn more_or_fewer_samples_than_asked_for_are_refused() {
-    let problem = Attention::new(16, 16);
+    let cost = cost("s16,d16");
     let taken = |count: usize| Measured {
         device_ns: vec![Nanoseconds(1e9); count],
         ..Measured::default()
     };
-    let held = |count, samples_, min| {
-        samples(
-            &Cost::from(&problem),
-            &device("x"),
-            &asked(samples_, min),
-            &taken(count),
-        )
-    };
+    let held =
+        |count, samples_, min| samples(&cost, &device("x"), &asked(samples_, min), &taken(count));
     for (count, fine) in [(2, false), (3, true), (20, true), (21, false), (500, false)] {
         assert_eq!(held(count, 20, 3).is_ok(), fine, "{count}");
     }

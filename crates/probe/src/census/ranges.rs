@@ -268,17 +268,17 @@ mod tests {
             begins(1, 1, 1, c"step"),
             begins(2, 1, 2, c"forward"),
             begins(3, 1, 3, c"layer"),
-            begins(4, 1, 4, c"aten::scaled_dot_product_attention, op_id = 8"),
-            begins(5, 1, 5, c"aten::_scaled_dot_product_flash_attention"),
-            begins(6, 1, 6, c"aten::_flash_attention_forward"),
+            begins(4, 1, 4, c"aten::linear, op_id = 8"),
+            begins(5, 1, 5, c"aten::addmm"),
+            begins(6, 1, 6, c"aten::mm"),
         ]);
-        let sdpa = "aten::scaled_dot_product_attention";
+        let linear = "aten::linear";
         assert_eq!(text(&ranges, 1, 3), Some("step/forward/layer"));
         assert_eq!(
             text(&ranges, 1, 4),
-            Some(format!("step/layer/{sdpa}").as_str())
+            Some(format!("step/layer/{linear}").as_str())
         );
-        let innermost = format!("step/{sdpa}/aten::_flash_attention_forward");
+        let innermost = format!("step/{linear}/aten::mm");
         assert_eq!(text(&ranges, 1, 6), Some(innermost.as_str()));
     }
 

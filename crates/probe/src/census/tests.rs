@@ -252,7 +252,7 @@ fn what_was_recorded_is_json() {
     let records = [
         call(kind::RUNTIME, MALLOC, 1, 3, 8),
         call(kind::DRIVER, 307, 5, 3, 8),
-        kernel(c"attention<\"a\">", 5, 10, 20),
+        kernel(c"softmax<\"a\">", 5, 10, 20),
         memory(kind::MEMCPY, COPY_BYTES, 1, 6, 30),
     ];
     read_each(&mut linker, &records);
@@ -282,7 +282,7 @@ fn what_was_recorded_is_json() {
     );
     let operations = answer["operations"].as_array().unwrap();
     assert_eq!(operations.len(), 2);
-    assert_eq!(operations[0]["name"], "attention<\"a\">");
+    assert_eq!(operations[0]["name"], "softmax<\"a\">");
     assert_eq!(operations[1]["direction"], "HtoD");
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use regatta_judge::axes::{AxisTable, TableAxis};
 use regatta_judge::judgement::Row;
-use regatta_worker::attention::axes::SEQ;
+use regatta_worker::operator::{SEQ, is_plain};
 
 /// Cases along the longest axis, with the other axes as most of them have these.
 pub(super) struct Slice<'a> {
@@ -72,7 +72,7 @@ fn along<'a>(rows: &[&'a Row], table: &AxisTable, axis: &TableAxis) -> Option<Sl
         let value = other.values[value?].as_str();
         Some(match other.name.as_str() {
             _ if value.is_empty() => return None,
-            "mask" | "dtype" | "direction" | "projection" => value.to_owned(),
+            name if is_plain(name) => value.to_owned(),
             name => format!("{name} {value}"),
         })
     });

@@ -4,8 +4,9 @@
 //! Ids, facets, selectors, sweeps and checks follow from it. A new axis is a row here and a
 //! field of [`Attention`]; `tests/vectors/axes.json` shows the table to other languages.
 
-use super::{Attention, Direction, Layout, Mask, Projection, ProjectionKind, Varlen};
+use super::{Attention, Layout, Mask, Projection, ProjectionKind, Varlen};
 use crate::case::{Dtype, ParseError};
+use crate::operator::Direction;
 
 /// One axis.
 #[derive(Clone, Copy, Debug)]
@@ -13,17 +14,19 @@ pub struct Axis {
     /// The name in suites, selectors and reports, and except for those of a projection on the
     /// wire.
     pub name: &'static str,
+    /// The description in a schema.
+    about: &'static str,
     /// The form of its values.
-    pub form: Form,
+    pub(super) form: Form,
     /// The default.
-    pub unset: Unset,
+    pub(super) unset: Unset,
     get: fn(&Attention) -> Option<String>,
     set: fn(&mut Attention, &str) -> Result<(), ParseError>,
 }
 
 /// The form of an axis's values: in a suite, and as a token of an id.
 #[derive(Clone, Copy, Debug)]
-pub enum Form {
+pub(super) enum Form {
     /// A whole number from 1 to [`MAX_AXIS`](crate::case::MAX_AXIS); in an id behind these
     /// letters.
     Number(&'static str),
@@ -44,7 +47,7 @@ pub type AxisWord = (&'static str, &'static str);
 
 /// The default of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unset {
+pub(super) enum Unset {
     /// It must be said; by this name, where it goes by several.
     Refused(&'static str),
     /// This.
@@ -65,9 +68,10 @@ pub const SEQ_AXES: [&str; 2] = ["seq_q", "seq_k"];
 
 /// An axis that is a number and the field of this name.
 macro_rules! number {
-    ($field:ident, $letters:literal, $unset:expr) => {
+    ($field:ident, $letters:literal, $unset:expr, $about:literal) => {
         Axis {
             name: stringify!($field),
+            about: $about,
             form: Form::Number($letters),
             unset: $unset,
             get: |problem| Some(problem.$field.to_string()),
@@ -81,9 +85,10 @@ macro_rules! number {
 
 /// An axis that is one of a type's values, and the field of this name.
 macro_rules! choice {
-    ($field:ident, $type:ty, $short:expr, $unset:literal) => {
+    ($field:ident, $type:ty, $short:expr, $unset:literal, $about:literal) => {
         Axis {
             name: stringify!($field),
+            about: $about,
             form: Form::Choice(|| <$type>::ALL.map(|one| (one.name(), $short(one))).to_vec()),
             unset: Unset::Is($unset),
             get: |problem| Some(problem.$field.to_string()),
@@ -97,9 +102,10 @@ macro_rules! choice {
 
 /// An axis that is a number, and the field of this name of a projection.
 macro_rules! of_projection {
-    ($field:ident, $form:expr) => {
+    ($field:ident, $form:expr, $about:literal) => {
         Axis {
             name: stringify!($field),
+            about: $about,
             form: $form,
             unset: Unset::With("projection"),
             get: |problem| {
@@ -127,16 +133,18 @@ const OF_PROJECTIONS: [&str; 8] = [
 ];
 
 /// Every axis. Those that another one's value or default follows from stand before it.
+#[rustfmt::skip]
 pub const AXES: &[Axis] = &[
-    number!(batch, "b", Unset::Is("1")),
-    number!(heads, "h", Unset::Is("1")),
-    number!(kv_heads, "kv", Unset::As("heads")),
-    number!(seq_q, "s", Unset::Refused(SEQ)),
-    number!(seq_k, "sk", Unset::As("seq_q")),
-    number!(head_dim, "d", Unset::Refused("head_dim")),
-    number!(head_dim_v, "dv", Unset::As("head_dim")),
+    number!(batch, "b", Unset::Is("1"), "Sequences in a batch, by default 1."),
+    number!(heads, "h", Unset::Is("1"), "Query heads, by default 1."),
+    number!(kv_heads, "kv", Unset::As("heads"), "Key-value heads, by default as many as `heads`."),
+    number!(seq_q, "s", Unset::Refused(SEQ), "Queries of a sequence."),
+    number!(seq_k, "sk", Unset::As("seq_q"), "Keys of a sequence, by default as many as queries."),
+    number!(head_dim, "d", Unset::Refused("head_dim"), "Width of a head of queries and keys."),
+    number!(head_dim_v, "dv", Unset::As("head_dim"), "Width of a head of values, by default `head_dim`."),
     Axis {
         name: "varlen",
+        about: "Lengths of the sequences of a ragged batch: `100+200`.",
         form: Form::Lengths("v"),
         unset: Unset::Absent,
         get: |problem| problem.varlen.as_ref().map(ToString::to_string),
@@ -149,9 +157,11 @@ pub const AXES: &[Axis] = &[
             Ok(())
         },
     },
-    choice!(dtype, Dtype, Dtype::name, "f32"),
+    choice!(dtype, Dtype, Dtype::name, "f32", "Type of the inputs and results, by default f32."),
     Axis {
         name: "mask",
+        about: "full (the default), causal, window-LEFT-RIGHT; with -tl or -br where there are not as many \
+                keys as queries.",
         form: Form::Mask,
         unset: Unset::Is("full"),
         get: |problem| Some(problem.mask.name(problem.is_square())),
@@ -160,21 +170,14 @@ pub const AXES: &[Axis] = &[
             Ok(())
         },
     },
-    choice!(layout, Layout, Layout::name, "bshd"),
-    choice!(direction, Direction, Direction::short, "forward"),
+    choice!(layout, Layout, Layout::name, "bshd", "Order of the axes in memory, by default bshd."),
+    choice!(direction, Direction, Direction::short, "forward", "The result, its gradients, or both; by default forward."),
     Axis {
         name: "projection",
-        form: Form::Layer(|| {
-            ProjectionKind::ALL
-                .map(|one| (one.name(), one.short()))
-                .to_vec()
-        }),
+        about: "A linear layer around attention, in place of attention.",
+        form: Form::Layer(|| ProjectionKind::ALL.map(|one| (one.name(), one.short())).to_vec()),
         unset: Unset::Absent,
-        get: |problem| {
-            problem
-                .projection
-                .map(|projection| projection.kind.to_string())
-        },
+        get: |problem| problem.projection.map(|projection| projection.kind.to_string()),
         set: |problem, text| {
             problem.projection = Some(Projection {
                 kind: text.parse()?,
@@ -184,28 +187,20 @@ pub const AXES: &[Axis] = &[
             Ok(())
         },
     },
-    of_projection!(hidden, Form::Width("projection")),
-    of_projection!(ranks, Form::Number("r")),
+    of_projection!(hidden, Form::Width("projection"), "Width of the rows that a projection reads or writes."),
+    of_projection!(ranks, Form::Number("r"), "GPUs over which the rows of a projection are spread."),
 ];
 
-/// The facets of a case beside its problem and its parameters.
-const OF_CASES: [&str; 3] = ["variant", "worker", "environment"];
+/// True for an axis that a sentence need not name beside its value: `bf16`, `causal`.
+pub fn is_plain(name: &str) -> bool {
+    ["mask", "dtype", "direction", "projection"].contains(&name)
+}
 
-/// The names of a case's facets beside its parameters, in the order of the columns of
-/// `cases.csv`: its variant's, and every axis.
-pub const FACETS: [&str; OF_CASES.len() + AXES.len()] = {
-    let mut names = [""; OF_CASES.len() + AXES.len()];
-    let mut at = 0;
-    while at < names.len() {
-        names[at] = if at < OF_CASES.len() {
-            OF_CASES[at]
-        } else {
-            AXES[at - OF_CASES.len()].name
-        };
-        at += 1;
-    }
-    names
-};
+/// The description of a name that a sweep may give values to.
+pub fn about(name: &str) -> &str {
+    let alias = (name == SEQ).then_some("`seq_q` and `seq_k` alike.");
+    alias.or_else(|| Some(axis(name)?.about)).unwrap_or(name)
+}
 
 /// The names that a sweep may give values to: every axis, and [`SEQ`].
 pub fn settable() -> impl Iterator<Item = &'static str> {
@@ -234,6 +229,21 @@ impl Axis {
     /// True where a projection has it.
     pub fn is_of_projections(&self) -> bool {
         OF_PROJECTIONS.contains(&self.name)
+    }
+
+    /// True for a whole number.
+    pub fn is_number(&self) -> bool {
+        matches!(self.form, Form::Number(_) | Form::Width(_))
+    }
+
+    /// True where the value, or a short word for it, is its whole token in an id.
+    pub fn is_token(&self) -> bool {
+        matches!(self.form, Form::Choice(_) | Form::Mask)
+    }
+
+    /// True where its default is the value of another axis.
+    pub fn follows_another(&self) -> bool {
+        matches!(self.unset, Unset::As(_))
     }
 
     /// The key of its token in an id; a key may appear once.

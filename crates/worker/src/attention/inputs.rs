@@ -1,10 +1,6 @@
-//! Random inputs that any worker, in any language, makes alike.
-//!
-//! Element `index` of tensor `tensor` under `seed` is a pure function of the
-//! three (SplitMix64: Steele, Lea, Flood, OOPSLA 2014), so that a worker needs no
-//! generator state and the harness can check single elements of a result.
+//! The random inputs of attention.
 
-use crate::case::Dtype;
+use crate::inputs::{GOLDEN, mixed};
 
 /// Which tensor an element belongs to. The numbers are part of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,8 +15,6 @@ pub enum Tensor {
     /// Gradient of the output.
     Dout = 3,
 }
-
-const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Element `index` of a tensor, uniform in `[-√3, √3)`: mean 0, variance 1.
 ///
@@ -37,39 +31,6 @@ pub fn element(seed: u64, tensor: Tensor, index: u64) -> f64 {
     (2.0 * unit - 1.0) * 3f64.sqrt()
 }
 
-/// SplitMix64's output for a state.
-pub fn mixed(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
-}
-
-/// Number `k` of a draw, below `below`.
-pub fn drawn(draw: u64, k: u64, below: u64) -> u64 {
-    let z = mixed(draw.wrapping_add((k + 1).wrapping_mul(GOLDEN)));
-    ((u128::from(z) * u128::from(below)) >> 64) as u64
-}
-
-/// `value` as a tensor of this dtype holds it: rounded to nearest even, first to
-/// f32 and from there to the narrower types.
-pub fn rounded(value: f64, dtype: Dtype) -> f64 {
-    let single = value as f32;
-    match dtype {
-        Dtype::F32 => f64::from(single),
-        Dtype::F16 => half::f16::from_f32(single).to_f64(),
-        Dtype::Bf16 => half::bf16::from_f32(single).to_f64(),
-    }
-}
-
-/// The indices of a tensor of `len` elements at which results are compared one
-/// by one: [`drawn`] for `k` in `0..n`, and without a draw `⌊(2k + 1) len / 2n⌋`.
-pub fn probe_indices(len: u64, n: usize, draw: Option<u64>) -> impl Iterator<Item = u64> {
-    (0..n as u64).map(move |k| match draw {
-        Some(draw) => drawn(draw, k, len),
-        None => (2 * k + 1) * len / (2 * n as u64),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,7 +44,5 @@ mod tests {
             [0.836805286714029, -1.1781049573266253, -0.7669481822728474]
         );
         assert_eq!(element(42, Tensor::Dout, 1000), -1.3725259712649156);
-        let probes: Vec<u64> = probe_indices(1000, 4, Some(42)).collect();
-        assert_eq!(probes, [741, 159, 278, 344]);
     }
 }

@@ -9,8 +9,9 @@ use std::sync::LazyLock;
 use serde::{Deserialize, Serialize};
 
 use super::axes::{AXES, Axis, Form, SEQ, SEQ_AXES, Unset, axis, settable};
-use super::{Direction, Layout, Mask, Projection, Varlen};
+use super::{Layout, Mask, Projection, Varlen, results};
 use crate::case::{Dtype, MAX_AXIS, ParseError};
+use crate::operator::Direction;
 
 /// One attention computation: `softmax(mask(q kᵀ / √head_dim)) v`, or its gradient.
 ///
@@ -87,6 +88,29 @@ impl Attention {
         Attention {
             layout: Layout::Bshd,
             ..self.with(direction)
+        }
+    }
+
+    /// The problem whose results have this one's among them, and gradients too.
+    pub fn with_gradients(&self) -> Option<Attention> {
+        let is_layer = self.projection.is_some();
+        (!is_layer).then(|| self.with(Direction::Both))
+    }
+
+    /// The results, each with the direction whose limit it is held to.
+    pub fn results(&self) -> &'static [(&'static str, Direction)] {
+        results(self.direction)
+    }
+
+    /// The formula in a clause, for a function that may compute something else.
+    pub fn formula(&self) -> &'static str {
+        match &self.projection {
+            None => {
+                "the operator is softmax attention, out = softmax(mask(q kᵀ / √head_dim)) v in \
+                 float64, and its gradients (docs/PROTOCOL.md, \"The problem\"); for another formula, \
+                 declare an operator (docs/OPERATORS.md)"
+            }
+            Some(_) => "the operator is a projection (docs/PROTOCOL.md, \"Projections\")",
         }
     }
 

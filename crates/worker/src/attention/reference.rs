@@ -9,27 +9,29 @@ use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 
-use super::inputs::{Tensor, element, rounded};
-use super::tolerance::results;
+use super::inputs::{Tensor, element};
 use super::{Attention, Projection, ProjectionKind, Sizes};
+use crate::inputs::rounded;
 
 mod part;
 mod plane;
 
-pub use part::{PlaneReference, bytes, checked_runs, expected, result_shape};
+pub use part::{PlaneReference, checked_runs, result_shape};
 pub(crate) use plane::zeros;
 use plane::{Elements, seeded};
 pub use plane::{Heads, PlaneId, TooLarge, places, planes};
 
-/// The results of a problem for the inputs of a seed, by name and in logical order.
-///
-/// # Errors
-/// When they do not fit into memory.
-pub fn whole(problem: &Attention, seed: u64) -> Result<BTreeMap<&'static str, Vec<f64>>, TooLarge> {
-    whole_from(problem, &seeded(seed, problem.dtype))
+impl Attention {
+    /// The results for the inputs of a seed, by name and in logical order.
+    ///
+    /// # Errors
+    /// When they do not fit into memory.
+    pub fn whole(&self, seed: u64) -> Result<BTreeMap<&'static str, Vec<f64>>, TooLarge> {
+        whole_from(self, &seeded(seed, self.dtype))
+    }
 }
 
-/// As [`whole`], for inputs from anywhere.
+/// As [`Attention::whole`], for inputs from anywhere.
 fn whole_from(
     problem: &Attention,
     source: Elements,
@@ -37,7 +39,7 @@ fn whole_from(
     let planes = places(problem).collect::<Vec<_>>().into_par_iter();
     let planes = planes.map(|place| PlaneReference::from_elements(problem, place, source));
     let planes: Vec<PlaneReference> = planes.collect::<Result<_, _>>()?;
-    let named = results(problem.direction).iter().map(|&(name, _)| {
+    let named = problem.results().iter().map(|&(name, _)| {
         let mut tensor = zeros(&result_shape(problem, name))?;
         planes
             .iter()

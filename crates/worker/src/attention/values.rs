@@ -1,5 +1,5 @@
-//! The values that axes of attention can have: layouts, directions, and the lengths of ragged
-//! batches.
+//! The values that axes of attention can have: layouts and the lengths of ragged batches; and the
+//! results of a direction.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,6 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::case::ParseError;
+use crate::operator::Direction;
 use crate::words;
 
 words! {
@@ -23,40 +24,19 @@ words! {
     }
 }
 
-words! {
-    "direction",
-    /// The passes that are timed.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-    #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-    #[serde(rename_all = "lowercase")]
-    pub enum Direction {
-        /// `out` from `q, k, v`.
-        Forward = "forward",
-        /// `dq, dk, dv` from `q, k, v`, what forward saved, and `dout`.
-        Backward = "backward",
-        /// Forward, then backward, as one call.
-        Both = "both",
-    }
-}
-
-impl Direction {
-    /// `fwd`, `bwd`, `both`: the word used in case ids.
-    pub fn short(self) -> &'static str {
-        match self {
-            Direction::Forward => "fwd",
-            Direction::Backward => "bwd",
-            Direction::Both => "both",
-        }
-    }
-
-    /// True when the call yields `out`.
-    pub fn has_forward(self) -> bool {
-        self != Direction::Backward
-    }
-
-    /// True when the call yields `dq`, `dk` and `dv`.
-    pub fn has_backward(self) -> bool {
-        self != Direction::Forward
+/// The results of a direction, each with the direction whose limit it is held to.
+pub fn results(direction: Direction) -> &'static [(&'static str, Direction)] {
+    use Direction::{Backward, Forward};
+    const ALL: [(&str, Direction); 4] = [
+        ("out", Forward),
+        ("dq", Backward),
+        ("dk", Backward),
+        ("dv", Backward),
+    ];
+    match direction {
+        Direction::Forward => &ALL[..1],
+        Direction::Backward => &ALL[1..],
+        Direction::Both => &ALL,
     }
 }
 

@@ -3,7 +3,8 @@
 //! Shapes come from users, so nothing here overflows: counts are exact integers
 //! up to 128 bits, rates are f64.
 
-use super::{Align, Attention, Direction, Mask, Sizes};
+use super::{Align, Attention, Mask, Sizes};
+use crate::operator::Direction;
 
 /// Query-key pairs one head looks at, over all sequences of the batch.
 ///

@@ -13,17 +13,35 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::attention::axes::FACETS;
 pub use dtype::Dtype;
 pub use params::{AUTO, NAME_RULE, ParamValue, Params, VariantId, is_name, parameter_name};
 pub use text::ParseError;
 
-use crate::operator::{DeclaredProblem, Problem};
+use crate::operator::{AXES, DeclaredProblem, Problem};
 use params::plain_name;
 
 /// Longest axis: far beyond what fits in memory, and short enough that what follows from
 /// several of them can be counted.
 pub const MAX_AXIS: u32 = 1 << 24;
+
+/// The facets of a case beside its problem and its parameters.
+const OF_CASES: [&str; 3] = ["variant", "worker", "environment"];
+
+/// The names of a case's facets beside its parameters, in the order of the columns of
+/// `cases.csv`: its variant's, and every axis of the native operator.
+pub const FACETS: [&str; OF_CASES.len() + AXES.len()] = {
+    let mut names = [""; OF_CASES.len() + AXES.len()];
+    let mut at = 0;
+    while at < names.len() {
+        names[at] = if at < OF_CASES.len() {
+            OF_CASES[at]
+        } else {
+            AXES[at - OF_CASES.len()].name
+        };
+        at += 1;
+    }
+    names
+};
 
 /// Variant × problem × parameters: what is measured under one name.
 ///
@@ -53,8 +71,8 @@ impl Case {
     /// of [`FACETS`], or else a parameter (`auto` when it is not set).
     ///
     /// `variant` is `worker/name` without the environment, which is a facet of
-    /// its own (empty when it is the default one), and so are those of a projection
-    /// (empty for attention). All facets of a script's call are parameters.
+    /// its own (empty when it is the default one). An axis that the problem lacks is empty, and all
+    /// facets of a script's call are parameters.
     pub fn facet(&self, name: &str) -> String {
         match name {
             "variant" => return format!("{}/{}", self.variant.worker, self.variant.name),
@@ -83,7 +101,7 @@ impl Case {
     }
 
     /// Names of what tells cases apart beside their parameters and [`FACETS`]: `operator` and the axes
-    /// of declared operators. Empty where all are attention's.
+    /// of declared operators. Empty where all are the native one's.
     pub fn declared_axes<'c>(cases: impl IntoIterator<Item = &'c Case>) -> Vec<String> {
         let cases = cases.into_iter().filter(|case| !case.problem.is_call());
         let declared = cases.filter_map(|case| case.problem.declared());
@@ -214,23 +232,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    use crate::attention::{Attention, Direction};
     use crate::case::ParamValue;
 
     #[test]
     fn only_what_differs_from_its_default_appears() {
-        let mut problem = Attention::new(10_000, 32);
-        problem.direction = Direction::Backward;
-        let mut case = Case {
-            variant: "torch/efficient".parse().unwrap(),
-            problem: problem.clone().into(),
-            params: Params::default(),
-        };
+        let mut case: Case = "torch/efficient:b1,h1,kv1,s10000,sk10000,d32,dv32,f32,full,bshd,bwd"
+            .parse()
+            .unwrap();
         assert_eq!(case.to_string(), "torch/efficient:s10000,d32,bwd");
         case.params.set("num_splits_key", ParamValue::Int(1));
-        problem.batch = 2;
-        (problem.heads, problem.kv_heads) = (8, 8);
-        case.problem = problem.into();
+        case.problem = "b2,h8,kv8,s10000,d32,bwd".parse().unwrap();
         assert_eq!(
             case.to_string(),
             "torch/efficient:b2,h8,s10000,d32,bwd:num_splits_key=1"
@@ -245,9 +256,9 @@ mod tests {
         let facets = ["operator", "rows", "dtype", "heads", "block", "warps"];
         let facets = facets.map(|name| case.facet(name));
         assert_eq!(facets, ["rmsnorm", "8", "bf16", "", "4", "auto"]);
-        let attention: Case = "cpu/flash:s8,d8".parse().unwrap();
-        assert!(Case::declared_axes([&attention]).is_empty());
-        let axes = Case::declared_axes([&attention, &case]);
+        let native: Case = "cpu/flash:s8,d8".parse().unwrap();
+        assert!(Case::declared_axes([&native]).is_empty());
+        let axes = Case::declared_axes([&native, &case]);
         assert_eq!(axes, ["operator", "rows", "width"]);
     }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::FACETS;
 use super::ParseError;
-use crate::attention::axes::SEQ;
+use crate::operator::SEQ;
 
 /// The value of a variant's parameter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -139,7 +139,7 @@ const FUSED_MOVES: [&str; 16] = [
     "full",
 ];
 
-/// True for the name of a kernel that moves data rather than computing attention.
+/// True for the name of a kernel that moves data rather than computing.
 pub fn moves_data(kernel: &str) -> bool {
     let name = kernel.to_ascii_lowercase();
     // torch.compile names what it fused: a conversion among other things is not a copy.
@@ -208,7 +208,7 @@ pub fn part(operator: &str) -> Option<StepPart> {
 }
 
 /// The name that stands for the launches of one operator, however it is made: of a
-/// framework's operators the outermost (`aten::scaled_dot_product_attention`, `MmBackward0`),
+/// framework's operators the outermost (`aten::linear`, `MmBackward0`),
 /// else the range within the program's outermost one, without the number that tells one of
 /// its turns from the next.
 pub fn family(operator: &str) -> &str {
@@ -363,14 +363,11 @@ mod tests {
 
     #[test]
     fn launches_of_one_operator_have_one_name() {
-        const SDPA: &str = "aten::scaled_dot_product_attention";
+        const LINEAR: &str = "aten::linear";
         for (operator, expected) in [
-            ("step/layer/aten::scaled_dot_product_attention", SDPA),
-            (
-                "step/aten::scaled_dot_product_attention/aten::_flash_attention_forward",
-                SDPA,
-            ),
-            (SDPA, SDPA),
+            ("step/layer/aten::linear", LINEAR),
+            ("step/aten::linear/aten::addmm", LINEAR),
+            (LINEAR, LINEAR),
             (
                 "FlashAttnFunc/flash_attn::_flash_attn_forward",
                 "FlashAttnFunc",
@@ -383,7 +380,7 @@ mod tests {
                 "Optimizer.step#AdamW.step/aten::_fused_adamw_",
                 "Optimizer.step#AdamW.step",
             ),
-            ("step 17/layers.3/attention", "layers"),
+            ("step 17/layers.3/mlp", "layers"),
             ("step 17", "step"),
             ("fp16", "fp16"),
             ("17", "17"),

@@ -1,11 +1,9 @@
 //! Code of this process on this machine's processor, as a worker.
 //!
 //! The check against float64 before timing and after, sets of inputs that change between
-//! samples, and the clock are all here. A kernel in Rust that takes slices is a [`Function`],
-//! for which the inputs are made too; a library with tensors of its own, such as regatta's own
-//! kernels, is a [`ProcessorVariant`].
+//! samples, and the clock are all here. A library with tensors of its own, such as regatta's own
+//! kernels, is a [`ProcessorVariant`]; a function that takes slices becomes one.
 
-mod check;
 mod memory;
 mod threads;
 pub mod timing;
@@ -14,15 +12,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use rayon::prelude::*;
-
-use self::check::{DrawnCall, Planes, References};
 use self::timing::{Sweep, time};
-use crate::attention::inputs::{Tensor, element, rounded};
-use crate::attention::reference::zeros;
-use crate::attention::{Attention, Direction};
 use crate::case::{Dtype, ParamValue};
 use crate::machine::Structure;
+use crate::operator::{DrawnCall, Planes, References};
 use crate::protocol::{
     Census, Checked, Device, DeviceKind, Hello, Measure, Measured, PROTOCOL_VERSION, Peak, Prepare,
     Prepared, Repeat, RepeatStep, VariantInfo,
@@ -30,54 +23,6 @@ use crate::protocol::{
 use crate::serve::{Pause, Refusal, Worker};
 use crate::sets::{LAST, Rotation, drawn_calls};
 use crate::units::{Bytes, Nanoseconds};
-
-/// The inputs of a call, in logical order, rounded to the problem's type.
-#[derive(Clone, Debug, Default)]
-pub struct Tensors {
-    /// Queries `[batch, seq_q, heads, head_dim]`, or packed where lengths are ragged.
-    pub q: Vec<f32>,
-    /// Keys `[batch, seq_k, kv_heads, head_dim]`.
-    pub k: Vec<f32>,
-    /// Values `[batch, seq_k, kv_heads, head_dim_v]`.
-    pub v: Vec<f32>,
-    /// Gradient of the output, as `out`: `[batch, seq_q, heads, head_dim_v]`.
-    pub dout: Vec<f32>,
-}
-
-/// The call that is timed: gives `out`; for `backward` `dq`, `dk` and `dv`; for `both` all four in this
-/// order, each as the tensor it belongs to.
-pub type Compute = fn(&Attention, &Tensors) -> Vec<Vec<f32>>;
-
-/// A function, and what it can do.
-#[derive(Clone, Copy, Debug)]
-pub struct Function {
-    /// The name of the variant: `naive` of worker `mine` is `mine/naive` in a suite.
-    pub name: &'static str,
-    /// In a line.
-    pub summary: &'static str,
-    /// The types that it computes in; others are unsupported.
-    pub dtypes: &'static [Dtype],
-    /// The directions that it has.
-    pub directions: &'static [Direction],
-    /// Why it does not do a problem, for example one with a mask; `None`: it does.
-    pub unsupported: fn(&Attention) -> Option<String>,
-    /// The call.
-    pub compute: Compute,
-}
-
-impl Function {
-    /// One that computes `out` in f32, whatever the problem.
-    pub fn forward(name: &'static str, summary: &'static str, compute: Compute) -> Function {
-        Function {
-            name,
-            summary,
-            dtypes: &[Dtype::F32],
-            directions: &[Direction::Forward],
-            unsupported: |_| None,
-            compute,
-        }
-    }
-}
 
 /// A case made ready: what is timed, and what of it is checked and counted.
 pub trait ProcessorCase {
@@ -95,8 +40,8 @@ pub trait ProcessorCase {
         time(|| self.call())
     }
 
-    /// The results of the last call in logical order, each after the other as
-    /// [`results`](crate::attention::tolerance::results) names them.
+    /// The results of the last call in logical order, each after the other as the problem's
+    /// operator names them.
     fn results(&self) -> Vec<Vec<f32>>;
 
     /// The effective value of each parameter.
@@ -122,83 +67,6 @@ pub struct ProcessorVariant {
     pub info: VariantInfo,
     /// Makes its cases ready.
     pub prepare: Box<MakeCase>,
-}
-
-impl From<Function> for ProcessorVariant {
-    fn from(function: Function) -> ProcessorVariant {
-        let info = VariantInfo {
-            name: function.name.to_owned(),
-            summary: function.summary.to_owned(),
-            dtypes: function.dtypes.to_vec(),
-            directions: function.directions.to_vec(),
-            ..VariantInfo::default()
-        };
-        let prepare = move |request: &Prepare| -> Result<Box<dyn ProcessorCase>, Refusal> {
-            let problem = request.attention().map_err(Refusal::Unsupported)?;
-            if let Some(reason) = (function.unsupported)(problem) {
-                return Err(Refusal::Unsupported(reason));
-            }
-            Ok(Box::new(FunctionCase {
-                tensors: tensors(problem, request.seed)?,
-                problem: problem.clone(),
-                seed: request.seed,
-                compute: function.compute,
-                results: Vec::new(),
-            }))
-        };
-        ProcessorVariant {
-            info,
-            prepare: Box::new(prepare),
-        }
-    }
-}
-
-/// A function on a problem.
-struct FunctionCase {
-    problem: Attention,
-    seed: u64,
-    compute: Compute,
-    tensors: Tensors,
-    /// The results of the last call.
-    results: Vec<Vec<f32>>,
-}
-
-impl ProcessorCase for FunctionCase {
-    fn call(&mut self) {
-        self.results = (self.compute)(&self.problem, &self.tensors);
-    }
-
-    fn change(&mut self, set: u32) -> Result<(), String> {
-        self.tensors = tensors(&self.problem, self.seed.wrapping_add(set.into()))?;
-        Ok(())
-    }
-
-    fn results(&self) -> Vec<Vec<f32>> {
-        self.results.clone()
-    }
-}
-
-/// Writes the inputs of a seed, in logical order, rounded to a type.
-pub fn fill(values: &mut [f32], seed: u64, tensor: Tensor, dtype: Dtype) {
-    values.par_iter_mut().enumerate().for_each(|(i, value)| {
-        *value = rounded(element(seed, tensor, i as u64), dtype) as f32;
-    });
-}
-
-fn tensors(problem: &Attention, seed: u64) -> Result<Tensors, String> {
-    let made = |tensor: Tensor, rows: u64, heads: u32, dim: u32| {
-        let zeros = zeros(&[rows, heads.into(), dim.into()]);
-        let mut values = zeros.map_err(|error| error.to_string())?;
-        fill(&mut values, seed, tensor, problem.dtype);
-        Ok::<Vec<f32>, String>(values)
-    };
-    let (rows_q, rows_k) = (problem.total_q(), problem.total_k());
-    Ok(Tensors {
-        q: made(Tensor::Q, rows_q, problem.heads, problem.head_dim)?,
-        k: made(Tensor::K, rows_k, problem.kv_heads, problem.head_dim)?,
-        v: made(Tensor::V, rows_k, problem.kv_heads, problem.head_dim_v)?,
-        dout: made(Tensor::Dout, rows_q, problem.heads, problem.head_dim_v)?,
-    })
 }
 
 /// A worker of variants on the processor.
@@ -301,17 +169,12 @@ impl Worker for OnProcessor {
     fn prepare(&mut self, request: &Prepare) -> Result<Prepared, Refusal> {
         self.release();
         let variant = self.variant(request).map_err(Refusal::Unsupported)?;
-        let problem = request.attention().map_err(Refusal::Unsupported)?;
-        let validated = problem.clone().validated();
-        let problem = validated.map_err(|error| Refusal::Unsupported(error.to_string()))?;
-        let request = Prepare {
-            problem: problem.clone().into(),
-            ..request.clone()
-        };
+        let mut request = request.clone();
+        request.problem = request.problem.validated().map_err(Refusal::Unsupported)?;
         let mut case = (variant.prepare)(&request)?;
         let first_call_ns = case.first_call();
         let (references, key) = (&mut self.references, (request.seed, request.draw));
-        let checked = references.check(&problem, key, Planes::All, &case.results())?;
+        let checked = references.check(&request.problem, key, Planes::All, &case.results())?;
         let Checked { errors, probes, .. } = checked;
         let prepared = Prepared {
             effective: case.effective(),
@@ -333,8 +196,7 @@ impl Worker for OnProcessor {
         let case = case.as_mut();
         let rotation = Rotation::new(prepared.input_sets);
         let rotates = rotation.is_some();
-        let problem = prepared.attention().map_err(Refusal::Unsupported)?;
-        let seed = prepared.seed;
+        let (problem, seed) = (&prepared.problem, prepared.seed);
         let draw = prepared.draw.unwrap_or(seed);
         let (wanted, mut calls) = (drawn_calls(request, draw), Vec::new());
         let mut look = |number: u32, set: u32, case: &dyn ProcessorCase| {
@@ -476,7 +338,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::case::Params;
+    use crate::operator::Problem;
 
     const WORK: Duration = Duration::from_millis(20);
 
@@ -535,18 +397,9 @@ mod tests {
                 open,
                 calls: 0,
             });
-            let mut worker = OnProcessor::new("mine", "1", Vec::<Function>::new());
-            let request = Prepare {
-                variant: String::new(),
-                problem: Attention::new(1, 1).into(),
-                params: Params::default(),
-                seed: 1,
-                counters: Vec::new(),
-                operands: None,
-                results: None,
-                input_sets: 2,
-                draw: None,
-            };
+            let mut worker = OnProcessor::new("mine", "1", Vec::<ProcessorVariant>::new());
+            let mut request = Prepare::new("", Problem::example(), 1);
+            request.input_sets = 2;
             worker.prepared = Some((request, case));
             let measured = worker.measure(&Measure::default(), &mut |_| Ok(false));
             let refused = measured.err().map(|refusal| refusal.to_string());

@@ -9,9 +9,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::formula::Expression;
-use crate::attention::inputs;
-use crate::attention::inputs::mixed;
 use crate::case::{Dtype, ParseError};
+use crate::inputs::{self, GOLDEN, mixed};
 use crate::words;
 
 use super::operands::{ElementType, InputTensor};
@@ -289,8 +288,6 @@ impl Draw<f64> {
         Some(wrong.to_owned())
     }
 }
-
-const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The random stream of an input of this name in the set of this seed: FNV-1a of the name, mixed
 /// with the seed.

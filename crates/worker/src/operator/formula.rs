@@ -38,7 +38,7 @@ fn ceil_div(a: i64, b: i64) -> Result<i64, Error> {
 
 /// The fewest splits of each of so many tiles, up to `most`, whose last wave is at least 85 % as full
 /// as the best's, on a device that holds so many blocks at once: each split more is another row of
-/// workspace (FlashAttention's rule; see the head of `split_kv.cu`).
+/// workspace (see the head of `split_kv.cu`).
 fn splits_that_fill(tiles: i64, slots: i64, most: i64) -> i64 {
     let fullness = |splits: i64| {
         let waves = splits as f64 * tiles as f64 / slots as f64;

@@ -1,16 +1,15 @@
 //! Gradients of a declared operator: those of some of its inputs, for drawn gradients of its outputs.
 //!
-//! A problem asks for them by `direction`, as attention does. The gradient of a tensor is named for
+//! A problem asks for them by `direction`. The gradient of a tensor is named for
 //! it: `dout` of `out`. Workers draw those of the outputs as they draw inputs.
 
 use serde::{Deserialize, Serialize};
 
 use super::draw::{Draw, DrawKind};
 use super::operands::{InputTensor, Operands, OutputTensor, Role};
-use super::{DeclaredProblem, Operator, Output};
-use crate::attention::Direction;
-use crate::attention::tolerance::limit;
+use super::{DeclaredProblem, Direction, Operator, Output};
 use crate::case::{Dtype, ParamValue};
+use crate::tolerance::limit;
 
 /// The key of a sweep that asks for gradients. A problem that is forward lacks it.
 pub const DIRECTION: &str = "direction";

@@ -1,11 +1,13 @@
-//! Operators: built-in attention, or an operator that a suite declares as data.
+//! Operators: the native one, or one that a suite declares as data.
 //!
-//! A [`Problem`] is an operator with a value for each axis. That of attention is a struct of its
-//! own, since kernels in Rust compute it; any other is a name and values. Shapes, draws and
-//! tolerances of a declared one follow from its [`Operator`], which the harness evaluates: a worker
-//! is given [`Operands`], which hold no formula.
+//! A [`Problem`] is an operator with a value for each axis. That of the native operator is a struct
+//! of its own, since kernels in Rust compute it; all but its workers have its axes, results, costs and
+//! reference from here. Any other is a name and values. Shapes, draws and tolerances of a declared one
+//! follow from its [`Operator`], which the harness evaluates: a worker is given [`Operands`], which
+//! hold no formula.
 
 mod declaration;
+mod direction;
 pub mod draw;
 pub mod formula;
 mod gradients;
@@ -20,25 +22,30 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 pub use declaration::{AxisKind, FormulaKind, Input, Operator, Output, Tolerance, axis_name};
+pub use direction::Direction;
 pub use gradients::{DIRECTION, Gradients, gradient_name};
 pub use operands::{ElementType, InputTensor, Operands, OutputTensor, Role};
 
-use crate::attention::{Attention, work};
+// The one place that says which operator is native.
+use crate::attention as native;
 use crate::case::{Dtype, MAX_AXIS, ParamValue, ParseError, is_name};
+pub use native::axes::{AXES, Axis, SEQ, SEQ_AXES, about, axis, is_plain, settable};
+pub use native::reference::TooLarge;
+use native::work;
+pub use native::{
+    Attention as Native, DrawnCall, Layers, NAME as NATIVE, Planes, Point, References, examples,
+};
 
 /// Declared operators, by name.
 pub type Operators = BTreeMap<String, Operator>;
-
-/// The name of the built-in operator, as the facet `operator` has it.
-pub const ATTENTION: &str = "attention";
 
 /// An operator with a value for each of its axes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Problem {
-    /// Built-in attention, or one of its projections.
-    Attention(Attention),
+    /// That of the native operator.
+    Native(Native),
     /// An operator that a suite declares.
     Declared(DeclaredProblem),
 }
@@ -74,24 +81,23 @@ impl Problem {
             .is_some_and(|problem| problem.operator == CALL && problem.axes.is_empty())
     }
 
-    /// Attention's problem.
-    ///
-    /// # Errors
-    /// For a declared operator, that the caller computes attention alone.
-    pub fn attention(&self) -> Result<&Attention, String> {
+    /// Some problem of the native operator.
+    pub fn example() -> Problem {
+        Problem::Native(Native::new(16, 16))
+    }
+
+    /// The problem of the native operator.
+    pub fn native(&self) -> Option<&Native> {
         match self {
-            Problem::Attention(attention) => Ok(attention),
-            Problem::Declared(declared) => Err(format!(
-                "this computes attention, not the operator `{}`",
-                declared.operator
-            )),
+            Problem::Native(problem) => Some(problem),
+            Problem::Declared(_) => None,
         }
     }
 
     /// The problem of a declared operator.
     pub fn declared(&self) -> Option<&DeclaredProblem> {
         match self {
-            Problem::Attention(_) => None,
+            Problem::Native(_) => None,
             Problem::Declared(declared) => Some(declared),
         }
     }
@@ -99,7 +105,7 @@ impl Problem {
     /// Type of every tensor that has none of its own.
     pub fn dtype(&self) -> Dtype {
         match self {
-            Problem::Attention(attention) => attention.dtype,
+            Problem::Native(problem) => problem.dtype,
             Problem::Declared(declared) => declared.dtype,
         }
     }
@@ -107,7 +113,7 @@ impl Problem {
     /// The problem without what changes no value of its results.
     pub fn same_values(&self) -> Problem {
         match self {
-            Problem::Attention(attention) => Problem::Attention(attention.same_values()),
+            Problem::Native(problem) => Problem::Native(problem.same_values()),
             Problem::Declared(_) => self.clone(),
         }
     }
@@ -115,7 +121,7 @@ impl Problem {
     /// Floating-point operations, where the operator says.
     pub fn flops(&self, operators: &Operators) -> Option<f64> {
         match self {
-            Problem::Attention(attention) => Some(work::flops(attention)),
+            Problem::Native(problem) => Some(work::flops(problem)),
             Problem::Declared(declared) => {
                 operators.get(&declared.operator)?.flops_of(declared).ok()?
             }
@@ -125,10 +131,21 @@ impl Problem {
     /// Bytes that any implementation must move.
     pub fn bytes(&self, operators: &Operators) -> Option<f64> {
         match self {
-            Problem::Attention(attention) => Some(work::bytes(attention)),
+            Problem::Native(problem) => Some(work::bytes(problem)),
             Problem::Declared(declared) => {
                 let operator = operators.get(&declared.operator)?;
                 operator.bytes_of(declared).ok()
+            }
+        }
+    }
+
+    /// Bytes that its tensors occupy at the same time; of a variant that `stores_scores`, with these.
+    pub fn memory_bytes(&self, operators: &Operators, stores_scores: bool) -> u64 {
+        match self {
+            Problem::Native(problem) => work::memory_bytes(problem, stores_scores),
+            Problem::Declared(declared) => {
+                let operator = operators.get(&declared.operator);
+                operator.map_or(0, |operator| operator.memory_bytes(declared) as u64)
             }
         }
     }
@@ -137,8 +154,8 @@ impl Problem {
     /// has no such axis.
     pub fn axis(&self, name: &str) -> Option<String> {
         match self {
-            Problem::Attention(_) if name == "operator" => Some(ATTENTION.to_owned()),
-            Problem::Attention(attention) => crate::attention::axes::axis(name)?.value(attention),
+            Problem::Native(_) if name == "operator" => Some(NATIVE.to_owned()),
+            Problem::Native(problem) => axis(name)?.value(problem),
             Problem::Declared(declared) => match name {
                 "operator" => Some(declared.operator.clone()),
                 "dtype" => Some(declared.dtype.to_string()),
@@ -148,16 +165,10 @@ impl Problem {
     }
 }
 
-impl From<Attention> for Problem {
-    fn from(attention: Attention) -> Problem {
-        Problem::Attention(attention)
-    }
-}
-
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Problem::Attention(attention) => attention.fmt(f),
+            Problem::Native(problem) => problem.fmt(f),
             Problem::Declared(_) if self.is_call() => f.write_str(CALL),
             Problem::Declared(declared) => declared.fmt(f),
         }
@@ -185,7 +196,7 @@ impl FromStr for Problem {
         } else if text.contains('=') {
             text.parse().map(Problem::Declared)
         } else {
-            text.parse().map(Problem::Attention)
+            text.parse().map(Problem::Native)
         }
     }
 }
@@ -247,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_declared_problem_reads_back_and_is_no_attention() {
+    fn a_problem_reads_back_and_is_of_one_operator() {
         let text = "rmsnorm,rows=4096,width=1024,dtype=f32";
         let problem: Problem = text.parse().unwrap();
         assert_eq!(problem.to_string(), text);
@@ -256,15 +267,11 @@ mod tests {
         assert_eq!(problem.axis("heads"), None);
         let json = serde_json::to_string(&problem).unwrap();
         assert_eq!(serde_json::from_str::<Problem>(&json).unwrap(), problem);
-        let reason = problem.attention().unwrap_err();
-        assert_eq!(
-            reason,
-            "this computes attention, not the operator `rmsnorm`"
-        );
-        let attention: Problem = "s8,d8,causal".parse().unwrap();
-        let json = serde_json::to_string(&attention).unwrap();
-        assert_eq!(serde_json::from_str::<Problem>(&json).unwrap(), attention);
-        assert_eq!(attention.axis("operator").as_deref(), Some("attention"));
+        assert_eq!(problem.native(), None);
+        let native: Problem = "s8,d8,causal".parse().unwrap();
+        let json = serde_json::to_string(&native).unwrap();
+        assert_eq!(serde_json::from_str::<Problem>(&json).unwrap(), native);
+        assert_eq!(native.axis("operator").as_deref(), Some(NATIVE));
     }
 
     /// Chunks of the gated delta rule multiply bfloat16 and leave a state of float32.

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from regatta_worker.problem.attention import ALL, GOLDEN, mixed
+from regatta_worker.problem.numbers import ALL, GOLDEN, mixed
 
 CHUNK = 1 << 20
 """Elements that are made at a time."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from regatta_worker.callables.function import framework_of, hints_of, kind_of
-from regatta_worker.problem.attention import DTYPE_BYTES
+from regatta_worker.problem.numbers import DTYPE_BYTES
 from regatta_worker.problem.variant import Variant
 from regatta_worker.protocol.channel import Failed
 
@@ -37,8 +37,8 @@ class OperatorFunction:
     """True if its framework finds the gradients of a call."""
     lacks: Mapping[str, str] = field(default_factory=dict)
     """Why its framework's arrays cannot have a type of elements, by that type."""
-    no_attention: str = ""
-    """Why it does not compute attention, where it does not."""
+    only_declared: str = ""
+    """Why it computes declared operators alone, where it does."""
 
     def arguments(self) -> dict[str, Any]:
         """As `hello` has them."""
@@ -52,8 +52,8 @@ class OperatorFunction:
             arguments["differentiated"] = True
         if self.lacks:
             arguments["lacks"] = self.lacks
-        if self.no_attention:
-            arguments["no_attention"] = self.no_attention
+        if self.only_declared:
+            arguments["only_declared"] = self.only_declared
         return arguments
 
     def variant(self) -> Variant:
@@ -132,7 +132,7 @@ def lacking(framework: str) -> dict[str, str]:
     return lacks
 
 
-def read_operator(where: str, function: Any, no_attention: str = "") -> OperatorFunction | None:
+def read_operator(where: str, function: Any, only_declared: str = "") -> OperatorFunction | None:
     """The arguments of a function; `None` if nothing is known of them."""
     if isinstance(function, type) or not callable(function):
         return None
@@ -168,7 +168,7 @@ def read_operator(where: str, function: Any, no_attention: str = "") -> Operator
         parameters={name: kind for name, kind in kinds.items() if name in optional},
         whole=frozenset(name for name, kind in kinds.items() if kind == "integer"),
         framework=None if first is None else framework_of(annotation),
-        no_attention=no_attention,
+        only_declared=only_declared,
     )
 
 

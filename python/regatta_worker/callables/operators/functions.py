@@ -1,4 +1,4 @@
-"""Attention and declared operators of one file or module, served by one worker."""
+"""Functions called by place and declared operators of one file or module, served by one worker."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Functions:
     def __init__(
         self,
         functions: Mapping[str, OperatorFunction],
-        attention: Callable[[], Any] | None,
+        native: Callable[[], Any] | None,
         operators: Callable[[], Any],
     ) -> None:
         self._functions = functions
         self._make_operators = operators
         self._operators: Any = None
-        self._attention = None if attention is None else attention()
-        self._active: Any = self._attention or self._served()
+        self._native = None if native is None else native()
+        self._active: Any = self._native or self._served()
 
     def _served(self) -> Any:
         if self._operators is None:
@@ -39,18 +39,18 @@ class Functions:
         return hello | {"variants": list(variants.values())}
 
     def _active_or_first(self) -> Any:
-        return self._attention or self._served()
+        return self._native or self._served()
 
     def prepare(self, request: Message) -> Message:
         declared = request.get("operands") is not None
-        if not declared and self._attention is None:
+        if not declared and self._native is None:
             name = request.get("variant", "")
             function = self._functions.get(name)
             raise Unsupported(
-                (function.no_attention if function else "")
-                or f"`{name}` does not compute attention"
+                (function.only_declared if function else "")
+                or f"`{name}` computes declared operators alone"
             )
-        wanted = self._served() if declared else self._attention
+        wanted = self._served() if declared else self._native
         if wanted is not self._active:
             self._active.release()
             self._active = wanted
@@ -74,5 +74,7 @@ def operator_worker(framework: str) -> Any:
         ).WORKER
     except ModuleNotFoundError as error:
         if error.name and error.name.startswith("regatta_worker"):
-            raise Unsupported(f"functions of {framework} arrays compute attention alone") from error
+            raise Unsupported(
+                f"functions of {framework} arrays compute no declared operators"
+            ) from error
         raise

@@ -1,4 +1,4 @@
-"""Declared operators on JAX arrays, compiled and timed as JAX's own attention is."""
+"""Declared operators on JAX arrays, compiled and timed as JAX's own kernels are."""
 
 from __future__ import annotations
 

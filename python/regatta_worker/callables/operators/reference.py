@@ -15,7 +15,7 @@ from regatta_worker.callables.load import Target, imported, placed
 from regatta_worker.callables.operators.function import read_operator
 from regatta_worker.callables.operators.operands import Operands, read
 from regatta_worker.device import cpu_device
-from regatta_worker.problem.attention import DIRECTIONS
+from regatta_worker.problem.numbers import DIRECTIONS
 from regatta_worker.problem.variant import Variant
 from regatta_worker.protocol.channel import Failed, Message, required
 

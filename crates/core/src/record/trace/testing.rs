@@ -6,8 +6,7 @@ use crate::machine::testing::Writer;
 use crate::record::Fingerprint;
 
 /// The backward kernel whose grid is the number of key splits.
-pub const BACKWARD: &str =
-    "fmha_cutlassB_f32_aligned_64x64_k32_sm80(PyTorchMemEffAttention::AttentionBackwardKernel)";
+pub const BACKWARD: &str = "fmha_cutlassB_f32_aligned_64x64_k32_sm80(BackwardKernel::Params)";
 
 /// The trace that a recording is of.
 pub fn trace(recording: Recording) -> Trace {

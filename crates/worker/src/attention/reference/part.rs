@@ -7,13 +7,14 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::plane::{
-    Elements, Heads, Plane, PlaneForward, PlaneGradients, PlaneId, TooLarge, places, seeded,
+    Elements, Heads, Plane, PlaneForward, PlaneGradients, PlaneId, TooLarge, places, planes, seeded,
 };
 use super::{projection, projection_bytes};
-use crate::attention::Attention;
-use crate::attention::inputs::{Tensor, probe_indices};
-use crate::attention::tolerance::{ErrorSums, Expected, results};
+use crate::attention::inputs::Tensor;
+use crate::attention::{Attention, work};
+use crate::inputs::probe_indices;
 use crate::protocol::PROBES;
+use crate::tolerance::{ErrorSums, Expected};
 
 /// The reference of one plane.
 pub struct PlaneReference {
@@ -132,9 +133,9 @@ pub fn checked_runs(planes: usize, draw: u64) -> Vec<Range<usize>> {
     moved.filter(|run| !run.is_empty()).collect()
 }
 
-/// Bytes that [`expected`] takes at the least: those of the largest plane, or of a
+/// Bytes that [`Attention::expected`] takes at the least: those of the largest plane, or of a
 /// projection's weights and result.
-pub fn bytes(problem: &Attention) -> u128 {
+fn bytes(problem: &Attention) -> u128 {
     match &problem.projection {
         Some(of) => projection_bytes(problem, of),
         // Without lengths of their own all are alike.
@@ -143,88 +144,101 @@ pub fn bytes(problem: &Attention) -> u128 {
     }
 }
 
-/// The expected results of a problem: elements at [`PROBES`] indices, and the size of
-/// those around them. Of `out` and `dq` the rows that hold them are computed alone; of `dk` and
-/// `dv` their planes, a few at a time, as many as `memory` bytes hold.
-///
-/// # Errors
-/// When the memory for it cannot be had.
-pub fn expected(
-    problem: &Attention,
-    seed: u64,
-    draw: Option<u64>,
-    memory: u64,
-) -> Result<BTreeMap<&'static str, Expected>, TooLarge> {
-    if let Some(of) = &problem.projection {
-        let out = projection(problem, of, seed)?;
-        let expected = Expected::from_tensor(&out, PROBES, draw);
-        return Ok(BTreeMap::from([("out", expected)]));
-    }
-    let mut by_name = BTreeMap::new();
-    let mut wanted = Vec::new();
-    for &(name, _) in results(problem.direction) {
-        let [rows, heads, dim] = result_shape(problem, name);
-        let elements = rows.saturating_mul(heads).saturating_mul(dim);
-        let indices: Vec<u64> = probe_indices(elements, PROBES, draw).collect();
-        for (number, index) in indices.iter().enumerate() {
-            let (x, rest) = (index % dim, index / dim);
-            let (row, head) = ((rest / heads) as usize, (rest % heads) as usize);
-            wanted.push((name, number, row, head, x as usize));
-        }
-        let expected = Expected {
-            // Elements of no plane are 0 by the mask.
-            probes: indices.into_iter().map(|index| (index, 0.0)).collect(),
-            squares: 0.0,
-            elements: 0,
+impl Attention {
+    /// Operations and bytes that [`expected`](Attention::expected) takes at the least. Forward and
+    /// backward are counted together, and each plane as a thousand operations more.
+    pub fn cost_of_reference(&self) -> (f64, u128) {
+        const EACH_PLANE: f64 = 1e3;
+        let operations = match self.with_gradients() {
+            Some(both) => work::flops(&both) + EACH_PLANE * planes(self) as f64,
+            None => work::flops(self),
         };
-        by_name.insert(name, expected);
+        (operations, bytes(self))
     }
-    let side = |name: &str| match name {
-        "out" | "dq" => Heads::Query,
-        _ => Heads::Key,
-    };
-    // Each part with the probes that it holds: one, or of a plane's keys several.
-    let mut parts = Vec::new();
-    for place in places(problem) {
-        let mut keys = Vec::new();
-        for &(name, number, row, head, x) in &wanted {
-            let Some(at) = place.row_of(side(name), row, head) else {
-                continue;
-            };
-            match side(name) {
-                Heads::Query => {
-                    let part = place.of_query(row);
-                    let at = part.row_of(Heads::Query, row, head).unwrap_or(0);
-                    parts.push((part, vec![(name, number, at, x)]));
-                }
-                Heads::Key => keys.push((name, number, at, x)),
+
+    /// The expected results of a problem: elements at [`PROBES`] indices, and the size of
+    /// those around them. Of `out` and `dq` the rows that hold them are computed alone; of `dk` and
+    /// `dv` their planes, a few at a time, as many as `memory` bytes hold.
+    ///
+    /// # Errors
+    /// When the memory for it cannot be had.
+    pub fn expected(
+        &self,
+        seed: u64,
+        draw: Option<u64>,
+        memory: u64,
+    ) -> Result<BTreeMap<&'static str, Expected>, TooLarge> {
+        if let Some(of) = &self.projection {
+            let out = projection(self, of, seed)?;
+            let expected = Expected::from_tensor(&out, PROBES, draw);
+            return Ok(BTreeMap::from([("out", expected)]));
+        }
+        let mut by_name = BTreeMap::new();
+        let mut wanted = Vec::new();
+        for &(name, _) in self.results() {
+            let [rows, heads, dim] = result_shape(self, name);
+            let elements = rows.saturating_mul(heads).saturating_mul(dim);
+            let indices: Vec<u64> = probe_indices(elements, PROBES, draw).collect();
+            for (number, index) in indices.iter().enumerate() {
+                let (x, rest) = (index % dim, index / dim);
+                let (row, head) = ((rest / heads) as usize, (rest % heads) as usize);
+                wanted.push((name, number, row, head, x as usize));
             }
+            let expected = Expected {
+                // Elements of no plane are 0 by the mask.
+                probes: indices.into_iter().map(|index| (index, 0.0)).collect(),
+                squares: 0.0,
+                elements: 0,
+            };
+            by_name.insert(name, expected);
         }
-        if !keys.is_empty() {
-            parts.push((place, keys));
-        }
-    }
-    let at_once = u128::from(memory) / bytes(problem).max(1);
-    let at_once = at_once.clamp(1, 4 * rayon::current_num_threads() as u128) as usize;
-    for batch in parts.chunks(at_once) {
-        let computed = batch.par_iter().map(|(place, probes)| {
-            let part = PlaneReference::compute(problem, place.clone(), seed)?;
-            Ok((part, probes))
-        });
-        for (part, probes) in computed.collect::<Result<Vec<_>, TooLarge>>()? {
-            for &(name, number, at, x) in probes {
-                let (Some(expected), Some((_, dim, values))) =
-                    (by_name.get_mut(name), part.result(name))
-                else {
+        let side = |name: &str| match name {
+            "out" | "dq" => Heads::Query,
+            _ => Heads::Key,
+        };
+        // Each part with the probes that it holds: one, or of a plane's keys several.
+        let mut parts = Vec::new();
+        for place in places(self) {
+            let mut keys = Vec::new();
+            for &(name, number, row, head, x) in &wanted {
+                let Some(at) = place.row_of(side(name), row, head) else {
                     continue;
                 };
-                expected.probes[number].1 = values[at * dim + x];
-                expected.squares += values.iter().map(|x| x * x).sum::<f64>();
-                expected.elements += values.len() as u64;
+                match side(name) {
+                    Heads::Query => {
+                        let part = place.of_query(row);
+                        let at = part.row_of(Heads::Query, row, head).unwrap_or(0);
+                        parts.push((part, vec![(name, number, at, x)]));
+                    }
+                    Heads::Key => keys.push((name, number, at, x)),
+                }
+            }
+            if !keys.is_empty() {
+                parts.push((place, keys));
             }
         }
+        let at_once = u128::from(memory) / bytes(self).max(1);
+        let at_once = at_once.clamp(1, 4 * rayon::current_num_threads() as u128) as usize;
+        for batch in parts.chunks(at_once) {
+            let computed = batch.par_iter().map(|(place, probes)| {
+                let part = PlaneReference::compute(self, place.clone(), seed)?;
+                Ok((part, probes))
+            });
+            for (part, probes) in computed.collect::<Result<Vec<_>, TooLarge>>()? {
+                for &(name, number, at, x) in probes {
+                    let (Some(expected), Some((_, dim, values))) =
+                        (by_name.get_mut(name), part.result(name))
+                    else {
+                        continue;
+                    };
+                    expected.probes[number].1 = values[at * dim + x];
+                    expected.squares += values.iter().map(|x| x * x).sum::<f64>();
+                    expected.elements += values.len() as u64;
+                }
+            }
+        }
+        Ok(by_name)
     }
-    Ok(by_name)
 }
 
 /// Rows over all sequences, heads, and elements of a row of a result (`out`, `dq`, `dk`, `dv`).

@@ -9,9 +9,10 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::attention::inputs::{Tensor, element, rounded};
+use crate::attention::inputs::{Tensor, element};
 use crate::attention::{Attention, Mask};
 use crate::case::Dtype;
+use crate::inputs::rounded;
 use crate::matrix::{Matrix, multiply};
 
 /// The source of inputs' elements, by their index in logical order.

@@ -3,9 +3,10 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::attention::tolerance::Expected;
-use crate::attention::{Align, Direction, Mask, Varlen};
+use crate::attention::{Align, Mask, Varlen, results};
 use crate::case::Dtype;
+use crate::operator::Direction;
+use crate::tolerance::{Expected, tolerable};
 
 /// The inputs of a problem in logical order, to be changed.
 #[derive(Clone)]
@@ -124,7 +125,7 @@ proptest! {
     #[test]
     fn forward_is_the_textbook(problem in tiny(), seed in any::<u64>()) {
         let inputs = Inputs::generate(&problem, seed);
-        let results = whole(&problem, seed).unwrap();
+        let results = problem.whole(seed).unwrap();
         for (a, b) in results["out"].iter().zip(textbook(&problem, &inputs)) {
             prop_assert!((a - b).abs() < 1e-12, "{problem}: {a} {b}");
         }
@@ -134,7 +135,7 @@ proptest! {
     fn backward_is_the_slope_of_forward(problem in tiny(), seed in any::<u64>()) {
         const STEP: f64 = 1e-5;
         let inputs = Inputs::generate(&problem, seed);
-        let results = whole(&problem.with(Direction::Backward), seed).unwrap();
+        let results = problem.with(Direction::Backward).whole(seed).unwrap();
         type Pick = fn(&mut Inputs) -> &mut [f64];
         let axes: [(&str, Pick); 3] = [
             ("dq", |inputs| &mut inputs.q),
@@ -167,8 +168,8 @@ proptest! {
         draw in any::<Option<u64>>(),
     ) {
         let both = problem.with(Direction::Both);
-        let results = expected(&both, seed, draw, memory).unwrap();
-        for (name, whole) in whole(&both, seed).unwrap() {
+        let results = both.expected(seed, draw, memory).unwrap();
+        for (name, whole) in both.whole(seed).unwrap() {
             let right = Expected::from_tensor(&whole, 16, draw);
             prop_assert_eq!(&results[name].probes, &right.probes, "{} {}", both, name);
         }
@@ -181,11 +182,11 @@ fn memory_follows_the_mask_and_not_the_tensors() {
     let problem: Attention = "s1,sk10000000,d128,window-63-0-br".parse().unwrap();
     let rows_q = 2 * (128 + 128) + 2;
     let rows_k = 64 * 2 * (128 + 128);
-    assert_eq!(bytes(&problem), 8 * (rows_q + rows_k));
-    let results = expected(&problem, 1, None, 1 << 20).unwrap();
+    assert_eq!(problem.cost_of_reference().1, 8 * (rows_q + rows_k));
+    let results = problem.expected(1, None, 1 << 20).unwrap();
     assert!(results["out"].squares > 0.0);
     let full: Attention = "s1,sk10000000,d128".parse().unwrap();
-    assert!(bytes(&full) > 8 * 10_000_000 * 256);
+    assert!(full.cost_of_reference().1 > 8 * 10_000_000 * 256);
 }
 
 #[test]
@@ -223,7 +224,7 @@ fn an_eighth_of_the_planes_is_checked_the_first_and_the_last_among_them() {
 #[test]
 fn a_query_without_keys_is_zero() {
     let problem: Attention = "s4,sk2,d3,causal-br,both".parse().unwrap();
-    let results = whole(&problem, 1).unwrap();
+    let results = problem.whole(1).unwrap();
     assert_eq!(results["out"][..6], [0.0; 6]);
     assert_eq!(results["dq"][..6], [0.0; 6]);
     assert!(results["dk"].iter().all(|x| x.is_finite()));
@@ -273,6 +274,56 @@ fn reduce_scatter_sums_over_ranks_and_keeps_the_first_shard() {
             }
             let value = out[(row * 5 + wide) as usize];
             assert!((value - expected).abs() < 1e-12, "{row},{wide}");
+        }
+    }
+}
+
+fn distance(wrong: &[f64], right: &[f64]) -> Option<f64> {
+    let difference: f64 = wrong.iter().zip(right).map(|(a, b)| (a - b).powi(2)).sum();
+    let norm: f64 = right.iter().map(|b| b * b).sum();
+    Some((difference / norm).sqrt())
+}
+
+/// Results of `right` and of a kernel that computes `wrong` in its stead.
+fn mistake(right: &Attention, wrong: &Attention) -> Vec<(Direction, Option<f64>)> {
+    let run = |problem: &Attention| problem.with(Direction::Both).whole(42).unwrap();
+    let (found, right) = (run(wrong), run(right));
+    let named = results(Direction::Both).iter();
+    named
+        .map(|(name, direction)| (*direction, distance(&found[name], &right[name])))
+        .collect()
+}
+
+#[test]
+fn a_dropped_tile_and_a_shifted_diagonal_fail_in_every_type() {
+    let full = Attention::new(128, 64);
+    // A window this wide leaves out keys at the far end only: a lost tile.
+    let dropped = Attention {
+        mask: Mask {
+            left: None,
+            right: Some(96),
+            align: Align::TopLeft,
+        },
+        ..full.clone()
+    };
+    let causal = Attention {
+        mask: Mask::causal(Align::TopLeft),
+        ..full.clone()
+    };
+    let shifted = Attention {
+        mask: Mask {
+            left: None,
+            right: Some(1),
+            align: Align::TopLeft,
+        },
+        ..full.clone()
+    };
+    for (right, wrong) in [(&full, &dropped), (&causal, &shifted)] {
+        for (direction, error) in mistake(right, wrong) {
+            for dtype in Dtype::ALL {
+                let verdict = tolerable(dtype, true, direction, error);
+                assert!(verdict.is_err(), "{dtype} {direction}: {error:?} passed");
+            }
         }
     }
 }

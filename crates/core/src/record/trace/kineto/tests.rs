@@ -31,7 +31,7 @@ const KINETO: &str = r#"
     "registers per thread": 168, "shared memory": 65536, "blocks per SM": 1.2,
     "warps per SM": 4.7, "grid": [157, 1, 1], "block": [128, 1, 1],
     "est. achieved occupancy %": 8}},
-  {"ph": "X", "cat": "cpu_op", "name": "aten::attention", "pid": 51, "tid": 52,
+  {"ph": "X", "cat": "cpu_op", "name": "aten::linear", "pid": 51, "tid": 52,
    "ts": 12, "dur": 20, "args": {"External id": 10, "Call stack": "a/b.py(3): f"}},
   {"ph": "X", "cat": "cuda_driver", "name": "cuLaunchKernel", "pid": 51, "tid": 52,
    "ts": 15.5, "dur": 2, "args": {"cbid": 307, "correlation": 11}},
@@ -64,7 +64,7 @@ fn operations_of_kineto_have_their_launches_and_operators() {
         (kernel.launched_ns, kernel.launch_ns),
         (Some(15_000), Some(3_000))
     );
-    assert_eq!(kernel.operator.as_deref(), Some("forward/aten::attention"));
+    assert_eq!(kernel.operator.as_deref(), Some("forward/aten::linear"));
     let launch = kernel.kernel().unwrap();
     assert_eq!((launch.grid, launch.block), ([157, 1, 1], [128, 1, 1]));
     assert_eq!(

@@ -1,31 +1,15 @@
 //! The tolerances of results against the float64 reference.
 //!
 //! Limits are on `‖result - reference‖₂ / ‖reference‖₂` with the inputs of
-//! [`inputs`](super::inputs) (variance 1, scores of about unit variance). They
+//! [`inputs`](crate::inputs) (variance 1, scores of about unit variance). They
 //! are a few times what correct kernels show and far below any real mistake:
 //! leaving out a share `f` of the keys moves the output by about `√f`, and a causal
 //! diagonal that is off by one by about 0.5.
 
-use super::Direction;
-use super::inputs::probe_indices;
 use crate::case::Dtype;
+use crate::inputs::probe_indices;
+use crate::operator::Direction;
 use crate::protocol::TensorError;
-
-/// The results of a direction, each with the direction whose limit it is held to.
-pub fn results(direction: Direction) -> &'static [(&'static str, Direction)] {
-    use Direction::{Backward, Forward};
-    const ALL: [(&str, Direction); 4] = [
-        ("out", Forward),
-        ("dq", Backward),
-        ("dk", Backward),
-        ("dv", Backward),
-    ];
-    match direction {
-        Direction::Forward => &ALL[..1],
-        Direction::Backward => &ALL[1..],
-        Direction::Both => &ALL,
-    }
-}
 
 /// The largest tolerable relative L2 error of a result.
 ///
@@ -226,59 +210,6 @@ pub fn probes_agree(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attention::reference;
-    use crate::attention::{Align, Attention, Mask};
-
-    fn distance(wrong: &[f64], right: &[f64]) -> Option<f64> {
-        let difference: f64 = wrong.iter().zip(right).map(|(a, b)| (a - b).powi(2)).sum();
-        let norm: f64 = right.iter().map(|b| b * b).sum();
-        Some((difference / norm).sqrt())
-    }
-
-    /// Results of `right` and of a kernel that computes `wrong` in its stead.
-    fn mistake(right: &Attention, wrong: &Attention) -> Vec<(Direction, Option<f64>)> {
-        let run =
-            |problem: &Attention| reference::whole(&problem.with(Direction::Both), 42).unwrap();
-        let (found, right) = (run(wrong), run(right));
-        let named = results(Direction::Both).iter();
-        named
-            .map(|(name, direction)| (*direction, distance(&found[name], &right[name])))
-            .collect()
-    }
-
-    #[test]
-    fn a_dropped_tile_and_a_shifted_diagonal_fail_in_every_type() {
-        let full = Attention::new(128, 64);
-        // A window this wide leaves out keys at the far end only: a lost tile.
-        let dropped = Attention {
-            mask: Mask {
-                left: None,
-                right: Some(96),
-                align: Align::TopLeft,
-            },
-            ..full.clone()
-        };
-        let causal = Attention {
-            mask: Mask::causal(Align::TopLeft),
-            ..full.clone()
-        };
-        let shifted = Attention {
-            mask: Mask {
-                left: None,
-                right: Some(1),
-                align: Align::TopLeft,
-            },
-            ..full.clone()
-        };
-        for (right, wrong) in [(&full, &dropped), (&causal, &shifted)] {
-            for (direction, error) in mistake(right, wrong) {
-                for dtype in Dtype::ALL {
-                    let verdict = tolerable(dtype, true, direction, error);
-                    assert!(verdict.is_err(), "{dtype} {direction}: {error:?} passed");
-                }
-            }
-        }
-    }
 
     #[test]
     fn a_wrong_probe_is_named() {

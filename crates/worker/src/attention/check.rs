@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use crate::attention::inputs::{drawn, probe_indices};
-use crate::attention::reference::{self, PlaneReference, TooLarge, checked_runs, result_shape};
-use crate::attention::tolerance::{self, ErrorSums};
-use crate::attention::{Attention, Direction};
+use super::Attention;
+use super::reference::{self, PlaneReference, TooLarge, checked_runs, result_shape};
+use crate::inputs::{drawn, probe_indices};
+use crate::operator::{Direction, Problem};
 use crate::protocol::{Checked, PROBES};
+use crate::tolerance::ErrorSums;
 
 /// References that are kept, however large.
 const MAX_REFERENCES: usize = 4;
@@ -63,14 +64,15 @@ impl References {
     /// A reference that does not fit into memory, or results of other sizes.
     pub fn check(
         &mut self,
-        problem: &Attention,
+        problem: &Problem,
         (seed, draw): (u64, Option<u64>),
         planes: Planes,
         results: &[Vec<f32>],
     ) -> Result<Checked, String> {
+        let problem = problem.attention()?;
         let references = self.planes(problem, seed, planes);
         let references = references.map_err(|error| error.to_string())?;
-        let named = tolerance::results(problem.direction);
+        let named = problem.results();
         if results.len() != named.len() {
             let (there, wanted) = (results.len(), named.len());
             return Err(format!("{there} results, {wanted} are asked for"));
@@ -111,11 +113,12 @@ impl References {
     /// # Errors
     /// As [`check`](References::check).
     pub fn check_call(
-        problem: &Attention,
+        problem: &Problem,
         call: &DrawnCall,
         draw: u64,
         checked: &mut Checked,
     ) -> Result<(), String> {
+        let problem = problem.attention()?;
         let count = reference::planes(problem) as u64;
         let place = drawn(draw, u64::from(call.number), count) as usize;
         let Some(place) = reference::places(problem).nth(place) else {
@@ -123,10 +126,7 @@ impl References {
         };
         let plane = PlaneReference::compute(problem, place, call.seed);
         let plane = plane.map_err(|error| format!("the check after timing: {error}"))?;
-        for ((name, _), result) in tolerance::results(problem.direction)
-            .iter()
-            .zip(&call.results)
-        {
+        for ((name, _), result) in problem.results().iter().zip(&call.results) {
             let mut sums = ErrorSums::new();
             plane.compare(name, result, &mut sums);
             checked.add_call(name, sums.error(), call.number);
