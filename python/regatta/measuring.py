@@ -31,7 +31,7 @@ def bench(
     """Measures a function in several processes, and checks its results: `row.head` of each row has
     the time, with its interval.
 
-    The problem is a mapping of axes, several of these, or keywords: `bench(attention, seq=1024,
+    The problem is a mapping of axes, several of these, or keywords: `bench(flash, seq=1024,
     head_dim=64)`. `words` are further arguments of `regatta run`.
 
     Raises RegattaError where function or problem cannot be measured.

@@ -1,4 +1,4 @@
-"""The worker for attention libraries with Python bindings, which speaks docs/PROTOCOL.md.
+"""The worker for libraries of kernels with Python bindings, which speaks docs/PROTOCOL.md.
 
 A part imports from those before it in `LAYERS` alone.
 """

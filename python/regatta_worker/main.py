@@ -1,7 +1,7 @@
 """Serves one library, one rank of it, or somebody's functions.
 
 python3 PATH/regatta_worker --library torch
-python3 PATH/regatta_worker --file bench.py --function attention --name mine
+python3 PATH/regatta_worker --file bench.py --function rmsnorm --name mine
 python3 PATH/regatta_worker --script bench.py --name mine -- --quick
 """
 

@@ -1,6 +1,6 @@
 """Answers requests, each a line of JSON, one after the other.
 
-Knows nothing of attention or of any library. docs/PROTOCOL.md is the contract.
+Knows nothing of any operator or library. docs/PROTOCOL.md is the contract.
 """
 
 from __future__ import annotations

@@ -304,14 +304,14 @@ class TestFlashInfer:
 class TestCudnn:
     """Planning, on a frontend that does nothing; values are checked on a GPU."""
 
-    def attention(self, direction: str, each: bool) -> tuple[cudnn.Attention, mock.Mock, Any]:
+    def attention(self, direction: str, each: bool) -> tuple[cudnn.ProblemGraphs, mock.Mock, Any]:
         case, frontend = cpu_case(direction=direction, dtype="f16"), mock.MagicMock()
         graph = frontend.pygraph.return_value
         graph.get_workspace_size.return_value, graph._plan_index = 0, 1
         graph.get_plan_name_at_index = "eng{}".format
         graph.sdpa.side_effect = lambda **given: [mock.MagicMock() for _ in range(2)]
         graph.sdpa_backward.side_effect = lambda **given: [mock.MagicMock() for _ in range(3)]
-        attention = cudnn.Attention(frontend, "handle", case.problem, CPU, each)
+        attention = cudnn.ProblemGraphs(frontend, "handle", case.problem, CPU, each)
         return attention, frontend.pygraph, attention.build(case.tensors).run
 
     @pytest.mark.parametrize(

@@ -276,7 +276,7 @@ WATCHED = (
     ("compiling", str(private.FLASHINFER_BUILD)),
     ("loading", str(private.FLASHINFER_LOAD)),
     ("compiling", str(private.CUPY_COMPILE)),
-    ("planning", "regatta_worker.libraries.cudnn:Attention._planned"),
+    ("planning", "regatta_worker.libraries.cudnn:ProblemGraphs._planned"),
 )
 """The parts of a first call, and the functions whose time they are.
 

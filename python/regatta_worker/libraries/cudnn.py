@@ -59,7 +59,7 @@ def graph(case: TorchCase) -> Call:
         return followed
 
     each = case.param("plan", "once") == "each"
-    attention = Attention(cudnn, handle, case.problem, case.device, each)
+    attention = ProblemGraphs(cudnn, handle, case.problem, case.device, each)
     call = on_stream(lambda: attention.build(case.tensors))()
     if not each:
         # A plan in each call is not a choice of the case.
@@ -101,7 +101,7 @@ class Planned:
     """The plan that the frontend settled on, where it tells."""
 
 
-class Attention:
+class ProblemGraphs:
     """Graphs of one problem, planned before the call, or in each call as for a new length."""
 
     def __init__(

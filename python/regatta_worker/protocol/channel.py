@@ -1,6 +1,6 @@
 """The worker's side of the protocol: one JSON object a line, requests on 3, replies on 4.
 
-Knows nothing of attention or of any library. docs/PROTOCOL.md is the contract.
+Knows nothing of any operator or library. docs/PROTOCOL.md is the contract.
 """
 
 from __future__ import annotations
