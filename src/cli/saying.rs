@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use terminal_size::terminal_size_of;
 
-use regatta_report::terminal::{COLUMNS, wrapped};
-use regatta_report::text::shorten_middle;
+use regatta_report::terminal::COLUMNS;
+use regatta_report::text::{hides, shorten_middle, wrap};
 
 /// True while a line of progress stands on the terminal.
 static DRAWN: AtomicBool = AtomicBool::new(false);
@@ -54,7 +54,7 @@ fn in_lines(text: &str) -> String {
     for paragraph in text.lines() {
         let words = paragraph.trim_start();
         let own = paragraph.len() - words.len();
-        let lines = wrapped(words, COLUMNS.saturating_sub(own + 2));
+        let lines = wrap(words, COLUMNS.saturating_sub(own + 2));
         for (i, line) in lines.iter().enumerate() {
             let indent = own + if i == 0 { 0 } else { 2 };
             out += &format!("{:indent$}{line}\n", "");
@@ -115,13 +115,6 @@ fn colour(rest: &mut Peekable<Chars>) -> Option<String> {
 
 fn shade(code: &str) -> bool {
     matches!(code.parse(), Ok(31..=37u32))
-}
-
-/// Characters that are not seen, or that change the order of those around them.
-fn hides(c: char) -> bool {
-    matches!(c, '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
-        | '\u{e0000}'..='\u{e007f}')
 }
 
 /// As JSON writes it, in one part or two.

@@ -13,15 +13,15 @@ pub fn clean(text: &str) -> String {
         .replace("\r\n", "\n")
         .replace('\r', "\n")
         .replace('\t', " ");
-    let shown = |c: &char| *c == '\n' || !(c.is_control() || reorders(*c));
+    let shown = |c: &char| *c == '\n' || !(c.is_control() || hides(*c));
     text.chars().filter(shown).collect()
 }
 
-/// Characters that change the order of the text around them, are invisible, or
-/// that XML 1.0 forbids.
-fn reorders(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-        | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
+/// True for a character that is not seen, turns the order of a line around, or that XML 1.0 forbids.
+pub fn hides(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{fffe}'..='\u{ffff}'
+        | '\u{e0000}'..='\u{e007f}')
 }
 
 /// JSON in whose strings line ends and tabs are spaces, and each other control character and
@@ -29,7 +29,7 @@ fn reorders(c: char) -> bool {
 /// So no string of it can begin a line, move a cursor or hide what stands beside it, wherever it is
 /// printed.
 pub fn json_of_plain_text(json: &str) -> Cow<'_, str> {
-    let is_odd = |c: char| c.is_control() || reorders(c) || matches!(c, '\u{2028}' | '\u{2029}');
+    let is_odd = |c: char| c.is_control() || hides(c);
     if !json.contains('\\') && !json.contains(is_odd) {
         return Cow::Borrowed(json);
     }
@@ -65,7 +65,11 @@ pub fn json_of_plain_text(json: &str) -> Cow<'_, str> {
                 // A line end between two values is outside of any string.
                 match c {
                     '\\' | '\n' | '\r' | '\t' => plain.push(c),
-                    odd => plain.push_str(&format!("\\\\u{:04x}", u32::from(odd))),
+                    odd => {
+                        for unit in odd.encode_utf16(&mut [0; 2]) {
+                            plain.push_str(&format!("\\\\u{unit:04x}"));
+                        }
+                    }
                 }
                 rest = &rest[c.len_utf8()..];
                 continue;
@@ -140,23 +144,35 @@ pub fn shorten_middle(text: &str, columns: usize) -> String {
     format!("{front}…{back}")
 }
 
-/// Lines of at most `columns` columns, broken between words. A word longer than
-/// a line is cut, never wrapped.
+/// The first of these texts, and how many more there are: `a, b, and 3 more`.
+pub fn listed<T: ToString>(
+    texts: impl IntoIterator<Item = T>,
+    most: usize,
+    separator: &str,
+) -> String {
+    let mut texts = texts.into_iter();
+    let first = texts.by_ref().take(most);
+    let mut parts: Vec<String> = first.map(|text| text.to_string()).collect();
+    let more = texts.count();
+    parts.extend((more > 0).then(|| format!("and {more} more")));
+    parts.join(separator)
+}
+
+/// Lines of at most `columns` columns, broken between words. A word longer than a line is cut; a
+/// path, which is copied, is a line of its own.
 pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    let mut line = String::new();
     for word in text.split_whitespace() {
+        let is_long_path = |word: &str| word.contains('/') && width(word) > columns;
+        if is_long_path(word) {
+            lines.push(word.to_owned());
+            continue;
+        }
         let word = shorten(word, columns);
-        if !line.is_empty() && width(&line) + 1 + width(&word) > columns {
-            lines.push(std::mem::take(&mut line));
+        match lines.last_mut() {
+            Some(line) if width(line) + 1 + width(&word) <= columns => *line += &format!(" {word}"),
+            _ => lines.push(word),
         }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(&word);
-    }
-    if !line.is_empty() {
-        lines.push(line);
     }
     lines
 }
@@ -286,7 +302,8 @@ mod tests {
         #[test]
         fn no_line_is_too_wide(text in "\\PC{0,200}", columns in 2usize..40) {
             for line in wrap(&text, columns) {
-                prop_assert!(width(&line) <= columns, "{line}");
+                let is_path = line.contains('/') && !line.contains(' ');
+                prop_assert!(width(&line) <= columns || is_path, "{line}");
             }
             prop_assert!(width(&shorten(&text, columns)) <= columns);
         }

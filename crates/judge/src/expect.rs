@@ -21,6 +21,7 @@ use super::rule::{GATE_ERROR, LOOKS_THAT_CALL, Terms};
 use super::structure::{Structures, changes, multiprocessors};
 use regatta_core::record::{CaseRecord, RunHeader, Side, Status, WorkerRecord};
 use regatta_core::suite::{Expectation, Metric, Quantity, Selector};
+use regatta_core::text::listed;
 use regatta_worker::case::{Case, CaseId};
 use regatta_worker::units::{Nanoseconds, Ratio, counted};
 
@@ -382,20 +383,9 @@ fn cause(
     ))
 }
 
-/// The first few cases by name, the others by number.
+/// The first of these cases.
 fn list<'a>(cases: impl IntoIterator<Item = &'a CaseId>) -> String {
-    const MAX_NAMED: usize = 3;
-    let all: Vec<&CaseId> = cases.into_iter().collect();
-    let named: Vec<String> = all
-        .iter()
-        .take(MAX_NAMED)
-        .map(ToString::to_string)
-        .collect();
-    let text = named.join("; ");
-    match all.len().saturating_sub(MAX_NAMED) {
-        0 => text,
-        more => format!("{text}; and {more} more"),
-    }
+    listed(cases, 3, "; ")
 }
 
 #[cfg(test)]

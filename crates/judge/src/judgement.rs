@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use regatta_core::record::{Fault, now};
 use regatta_core::suite::{Action, Expectation, Metric, Origin, Quantity};
+use regatta_core::text::listed;
 use regatta_worker::case::CaseId;
 use regatta_worker::units::{
     ARROW, Nanoseconds, Rate, Ratio, RatioInterval, Share, from_to, is_zero,
@@ -640,14 +641,11 @@ impl Uncounted {
         const MAX_NAMED: usize = 6;
         let (open, lost): (Vec<&Uncounted>, Vec<&Uncounted>) =
             all.iter().partition(|one| one.inconclusive);
-        let named = lost.iter().take(MAX_NAMED).map(|one| match one.before {
+        let named = lost.iter().map(|one| match one.before {
             Some(before) => format!("{} ({before})", one.name),
             None => one.name.clone(),
         });
-        let mut text = named.collect::<Vec<_>>().join(", ");
-        if lost.len() > MAX_NAMED {
-            text += &format!(" and {} more", lost.len() - MAX_NAMED);
-        }
+        let mut text = listed(named, MAX_NAMED, ", ");
         let reason = |one: &&Uncounted| one.reason.clone().filter(|reason| !reason.is_empty());
         if let Some((place, reason)) =
             (lost.iter().enumerate()).find_map(|(place, one)| Some((place, reason(one)?)))

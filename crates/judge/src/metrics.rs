@@ -11,7 +11,7 @@ use super::decide::{Decision, Observed, decide, max_pairs};
 use super::judgement::{Change, MetricRow, Uncounted, Word};
 use super::rows::RowInputs;
 use super::rule::{BothSides, FEWEST, IMPROVED, RuleResult, SlowStarts, Terms, needed_pairs};
-use regatta_core::record::{CaseRecord, Invocation, RunHeader, median};
+use regatta_core::record::{CaseRecord, Invocation, RunHeader};
 use regatta_core::suite::{Metric, Policy};
 use regatta_worker::units::{Ratio, RatioInterval, Share, counted};
 
@@ -450,9 +450,8 @@ fn tasks(record: &CaseRecord) -> Option<u64> {
 
 /// The threads that got CPU time in a call: the median over invocations.
 fn threads(record: &CaseRecord) -> Option<u64> {
-    let threads = record.invocations.iter().filter_map(|one| one.threads);
-    let threads: Vec<f64> = threads.map(f64::from).collect();
-    Some(median(&threads)?.round() as u64)
+    let threads = record.median_of(|one| one.threads.map(f64::from))?;
+    Some(threads.round() as u64)
 }
 
 /// True where both sides ran as many tasks, or on as many threads. CPU time compares the work of two

@@ -23,6 +23,7 @@ use regatta_core::suite::Suite;
 use regatta_core::suite::document::name_hint;
 use regatta_core::suite::environment::Environment;
 use regatta_core::suite::workers::OwnWorker;
+use regatta_core::text::listed;
 use regatta_worker::case::VariantId;
 use regatta_worker::protocol::{DeviceKind, Hello};
 use regatta_worker::units::Bytes;
@@ -340,10 +341,7 @@ impl Launcher for Processes {
         if differences.is_empty() {
             return Ok(started);
         }
-        let mut named = differences[..differences.len().min(MAX_NAMED)].join(", ");
-        if differences.len() > MAX_NAMED {
-            named += &format!(", and {} more", differences.len() - MAX_NAMED);
-        }
+        let named = listed(differences, MAX_NAMED, ", ");
         Err(error(WorkerFailure::Refused(format!(
             "the worker changed since the run started, so this invocation does not count: \
              {named}; measure again with --no-resume once it stays the same"

@@ -73,25 +73,6 @@ impl Document {
     }
 }
 
-/// Lines of at most `columns` columns; a path that is longer than a line has one of its own, and
-/// stays whole to be of use.
-pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
-    let is_long_path = |word: &str| word.contains('/') && width(word) > columns;
-    let mut lines = Vec::new();
-    let mut between: Vec<&str> = Vec::new();
-    for word in text.split_whitespace() {
-        if is_long_path(word) {
-            lines.extend(wrap(&between.join(" "), columns));
-            lines.push(word.to_owned());
-            between.clear();
-        } else {
-            between.push(word);
-        }
-    }
-    lines.extend(wrap(&between.join(" "), columns));
-    lines
-}
-
 /// A terminal that is written to.
 struct Screen<'o> {
     out: &'o mut dyn Write,
@@ -127,7 +108,7 @@ impl Screen<'_> {
 
     /// A paragraph, its first line at `indent`, the others `further`.
     fn paragraph(&mut self, indent: usize, further: usize, text: &str) {
-        for (number, line) in wrapped(text, COLUMNS - indent - further).iter().enumerate() {
+        for (number, line) in wrap(text, COLUMNS - indent - further).iter().enumerate() {
             let indent = indent + if number == 0 { 0 } else { further };
             self.line(format!("{:indent$}{line}", ""));
         }
@@ -140,7 +121,7 @@ impl Screen<'_> {
         } else {
             format!("{lead}: {text}")
         };
-        let lines = wrapped(&all, COLUMNS - indent - FURTHER);
+        let lines = wrap(&all, COLUMNS - indent - FURTHER);
         for (number, line) in lines.iter().enumerate() {
             match line.strip_prefix(lead).filter(|_| number == 0) {
                 Some(rest) => {
@@ -166,7 +147,7 @@ impl Screen<'_> {
         if word.is_empty() {
             return self.paragraph(0, FURTHER, &rest);
         }
-        let lines = wrapped(&format!("{word} {rest}"), COLUMNS - 3);
+        let lines = wrap(&format!("{word} {rest}"), COLUMNS - 3);
         for (number, line) in lines.iter().enumerate() {
             match line.strip_prefix(&**word).filter(|_| number == 0) {
                 Some(rest) => {

@@ -141,7 +141,7 @@ impl RunWriter {
             path,
             file,
             written,
-            done: done_in(&run),
+            done: run.done(),
             open: run.open,
             _lock: lock,
         };
@@ -252,11 +252,6 @@ fn lock(directory: &Path) -> Result<File, RecordError> {
     }
 }
 
-fn done_in(run: &Run) -> BTreeSet<(u32, CaseId)> {
-    let entries = run.entries.iter();
-    entries.map(|e| (e.invocation, e.case.clone())).collect()
-}
-
 /// The text of a run's good lines.
 fn rewritten(run: &Run) -> Result<String, RecordError> {
     let mut text = line::write(&RunLine::Run(Box::new(run.header.clone())))?;
@@ -338,30 +333,28 @@ fn obstacles(run: &Run, now: &RunHeader, opening: &Opening) -> Vec<String> {
 /// Why what was measured under two headers cannot be judged as one run, as sentences; empty
 /// where it can. Which cases each of them planned makes no difference here.
 pub fn differences(then: &RunHeader, now: &RunHeader) -> Vec<String> {
-    let mut differences = Vec::new();
-    let mut differ = |differs: bool, what: &str| {
-        if differs {
-            differences.push(what.to_owned());
-        }
-    };
-    differ(then.schema != now.schema, "the file's schema changed");
-    differ(then.method != now.method, "the way times are taken changed");
-    differ(then.tool != now.tool, "the version of regatta changed");
-    differ(then.suite != now.suite, "it was of another suite or --set");
-    differ(then.rules != now.rules, "what the suite demands changed");
-    differ(
-        then.operators != now.operators,
-        "the suite's operators changed",
-    );
-    differ(then.settings != now.settings, "how it measures changed");
-    differ(
-        then.machine.hard != now.machine.hard,
-        "the machine is another one",
-    );
-    differ(
-        then.workers != now.workers,
-        "the versions, packages or devices of its workers changed",
-    );
+    let changes = [
+        (then.schema != now.schema, "the file's schema changed"),
+        (then.method != now.method, "the way times are taken changed"),
+        (then.tool != now.tool, "the version of regatta changed"),
+        (then.suite != now.suite, "it was of another suite or --set"),
+        (then.rules != now.rules, "what the suite demands changed"),
+        (
+            then.operators != now.operators,
+            "the suite's operators changed",
+        ),
+        (then.settings != now.settings, "how it measures changed"),
+        (
+            then.machine.hard != now.machine.hard,
+            "the machine is another one",
+        ),
+        (
+            then.workers != now.workers,
+            "the versions, packages or devices of its workers changed",
+        ),
+    ];
+    let changes = changes.into_iter().filter(|(differs, _)| *differs);
+    let mut differences: Vec<String> = changes.map(|(_, what)| what.to_owned()).collect();
     differences.extend(pairing(then, now));
     differences.extend(git(then.git.as_ref(), now.git.as_ref()));
     match (&then.identity, &now.identity) {

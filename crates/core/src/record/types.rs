@@ -1,6 +1,6 @@
 //! The lines of a run file after its first, the [header](super::header).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -264,6 +264,12 @@ pub struct Run {
 }
 
 impl Run {
+    /// The cases that were measured, each in its invocations.
+    pub fn done(&self) -> BTreeSet<(u32, CaseId)> {
+        let entries = self.entries.iter();
+        entries.map(|e| (e.invocation, e.case.clone())).collect()
+    }
+
     /// A run in which nothing was measured yet.
     pub fn begun(header: RunHeader) -> Run {
         Run {

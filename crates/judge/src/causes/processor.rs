@@ -188,8 +188,7 @@ pub fn page_faults(facts: &Facts) -> Option<Found> {
     let pair = facts.call().filter(|_| facts.moved())?;
     let faults = |record: &CaseRecord| record.median_of(|one| one.page_faults.map(f64::from));
     let count = Sides::both(faults(pair.base), faults(pair.head))?;
-    let time = |record: &CaseRecord| record.median_of(|one| one.values.get(Metric::Device));
-    let slower_ns = time(pair.head)? - time(pair.base)?;
+    let slower_ns = pair.values(Metric::Device)?.growth();
     let more_ns = FAULT_NS * (count.head - count.base);
     if more_ns <= 0.0 || count.head < MORE * count.base || more_ns < PART_OF_FAULTS * slower_ns {
         return None;

@@ -96,11 +96,7 @@ impl Experiment {
 
     /// The entries of both runs whose counterparts are there.
     fn in_both(&self, base: &Run, head: &Run) -> BTreeSet<(u32, CaseId)> {
-        let done = |run: &Run| -> BTreeSet<(u32, CaseId)> {
-            let entries = run.entries.iter();
-            entries.map(|e| (e.invocation, e.case.clone())).collect()
-        };
-        let (base, head) = (done(base), done(head));
+        let (base, head) = (base.done(), head.done());
         let pairs = self.cases.iter();
         let pairs = pairs.map(|(base, head)| (base.as_ref().map(Case::id), head.id()));
         let pairs: Vec<(Option<CaseId>, CaseId)> = pairs.collect();

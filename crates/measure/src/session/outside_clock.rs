@@ -92,7 +92,7 @@ impl Session<'_> {
         measurement: &Measurement,
     ) -> Result<(), CaseEnd> {
         let samples = &measurement.samples;
-        let Some(device_ns) = median_of(&samples.device_ns) else {
+        let Some(device_ns) = median(&samples.device_ns) else {
             return Ok(());
         };
         let before = self.state.shortest.get(&case.id()).copied();
@@ -116,7 +116,7 @@ impl Session<'_> {
         if is_cpu {
             self.look_at_cores();
         }
-        let host_ns = median_of(&samples.host_ns).unwrap_or_default();
+        let host_ns = median(&samples.host_ns).unwrap_or_default();
         let graph = !is_cpu && host_ns > device_ns;
         let faults = PageFaults::beyond(&samples.page_faults);
         let cores = self.state.cores.iter().map(|core| Some(*core));
@@ -382,11 +382,6 @@ fn fast_of(times: &[Nanoseconds]) -> f64 {
     let mut times: Vec<f64> = times.iter().map(|time| time.0).collect();
     times.sort_by(f64::total_cmp);
     times.get(times.len() / 10).copied().unwrap_or_default()
-}
-
-fn median_of(times: &[Nanoseconds]) -> Option<Nanoseconds> {
-    let times: Vec<f64> = times.iter().map(|time| time.0).collect();
-    median(&times).map(Nanoseconds)
 }
 
 /// Puts the waits for a core back into the times of a call whose work child processes did: its

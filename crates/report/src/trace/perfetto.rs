@@ -14,9 +14,8 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 
-use super::recorded::sizes;
 use crate::RenderError;
-use regatta_core::machine::{Recorded, Work, short};
+use regatta_core::machine::{Recorded, Work, short, sizes};
 use regatta_core::record::trace::Trace;
 
 /// The row of a host's launches.

@@ -3,7 +3,7 @@
 use crate::RenderError;
 use crate::document::{Block, Document, ListItem, Table, TableRow, Tone};
 use crate::text::shell_command;
-use regatta_core::machine::{KernelRow, LaunchShape, Summary, short};
+use regatta_core::machine::{KernelRow, LaunchShape, Summary, short, sizes};
 use regatta_core::record::trace::Trace;
 use regatta_judge::judgement::Finding;
 use regatta_judge::trace::{Analysis, apart_sentence};
@@ -270,10 +270,6 @@ fn shapes(kernel: &KernelRow) -> String {
         shapes.push(format!("and {more} more"));
     }
     shapes.join("; ")
-}
-
-pub(super) fn sizes([x, y, z]: [u32; 3]) -> String {
-    format!("{x}x{y}x{z}")
 }
 
 /// A count that may be a mean.
