@@ -2,12 +2,12 @@
 
 use super::judgement::Word;
 use regatta_core::machine::CENSUS;
-use regatta_core::record::{CaseRecord, Fault, RunHeader, Status, WorkerRecord};
+use regatta_core::record::{CaseRecord, Fault, Outcome, RunHeader, WorkerRecord};
 use regatta_core::suite::{Metric, glob};
 use regatta_worker::case::{Case, CaseId};
 
 /// Both sides of a case; or what is said instead, why, and what kind of failure it is.
-type Standing<'a> = Result<(&'a CaseRecord, &'a CaseRecord), (Word, Option<String>, Fault)>;
+type Standing<'a> = Result<(&'a CaseRecord, &'a CaseRecord), (Word, Option<String>, Option<Fault>)>;
 
 /// Sorts a case by what its two sides are. `base` is `None` where the base does not have the
 /// case. Where nothing was timed, a case is measured if its structure is known.
@@ -20,21 +20,21 @@ pub fn standing<'a>(
     let untimed = header.settings.structure_only;
     let Some(head) = head else {
         let reason = "only the base has it".to_owned();
-        return Err((Word::Missing, Some(reason), Fault::Unknown));
+        return Err((Word::Missing, Some(reason), None));
     };
-    let fault = fault(&head.status);
+    let fault = head.status.fault();
     let base_trouble = base.map(|base| trouble(base, untimed));
     let measured_before = base_trouble == Some(None);
     if let Some(reason) = trouble(head, untimed) {
         let (word, reason) = match (&head.status, absent_worker(header, id)) {
-            (Status::Unsupported { .. }, Some(worker)) => {
+            (Outcome::Unsupported { .. }, Some(worker)) => {
                 let fix = "install it, or name its cases in the suite: [policy] optional";
                 (Word::Missing, format!("{reason}; {fix} = [\"{worker}/*\"]"))
             }
-            (Status::Unsupported { .. }, None) if measured_before => {
+            (Outcome::Unsupported { .. }, None) if measured_before => {
                 (Word::Missing, format!("no longer supported: {reason}"))
             }
-            (Status::Unsupported { .. }, None) => (Word::Skipped, reason),
+            (Outcome::Unsupported { .. }, None) => (Word::Skipped, reason),
             _ => (word_of(fault), reason),
         };
         return Err((word, Some(reason), fault));
@@ -46,9 +46,9 @@ pub fn standing<'a>(
         return Ok((base, head));
     };
     let (word, why) = match base.status {
-        Status::Missing { .. } => (Word::Missing, "the base did not measure it"),
+        Outcome::Missing { .. } => (Word::Missing, "the base did not measure it"),
         // A variant that does it now, and did not, is new.
-        Status::Unsupported { .. } => (Word::New, "the base did not support it"),
+        Outcome::Unsupported { .. } => (Word::New, "the base did not support it"),
         _ if untimed => (Word::Missing, "the base has no structure for it"),
         _ => (Word::Missing, "the base has no time for it"),
     };
@@ -56,32 +56,25 @@ pub fn standing<'a>(
 }
 
 /// The word for a case that failed: what the code did is an error, the rest is missing.
-fn word_of(fault: Fault) -> Word {
+fn word_of(fault: Option<Fault>) -> Word {
     match fault {
-        Fault::WrongResult | Fault::Crash | Fault::Hang | Fault::Failed => Word::Error,
+        Some(Fault::WrongResult | Fault::Crash | Fault::Hang | Fault::Failed) => Word::Error,
         _ => Word::Missing,
-    }
-}
-
-fn fault(status: &Status) -> Fault {
-    match status {
-        Status::Failed { fault, .. } => *fault,
-        _ => Fault::Unknown,
     }
 }
 
 /// Why a case was not measured; `None` where it was.
 fn trouble(record: &CaseRecord, untimed: bool) -> Option<String> {
     match &record.status {
-        Status::Unsupported { reason } | Status::Missing { reason } => Some(reason.clone()),
-        Status::Failed { reason, .. } => Some(format!("failed: {reason}")),
-        Status::Measured if untimed => {
+        Outcome::Unsupported { reason } | Outcome::Missing { reason } => Some(reason.clone()),
+        Outcome::Failed { reason, .. } => Some(format!("failed: {reason}")),
+        Outcome::Measured(()) if untimed => {
             let structure = record.structure.as_ref();
             let why = structure.and_then(|structure| structure.why_uncounted(CENSUS));
             let counted = structure.is_some_and(|structure| !structure.is_empty());
             (!counted).then(|| why.unwrap_or("its worker counts no structure").to_owned())
         }
-        Status::Measured => {
+        Outcome::Measured(()) => {
             let timed = record.median(Metric::Device).is_some();
             let reason = "none of its times is one that a clock can have shown";
             (!timed).then(|| reason.to_owned())

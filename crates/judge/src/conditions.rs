@@ -6,7 +6,7 @@ use crate::causes::processor::{self, FLUSH, FREE, NARROW, THREADS_KEY};
 use crate::structure;
 use regatta_core::machine::{CENSUS, CENSUS_FAILED, DENORMAL_VALUES, INSTRUCTIONS, WIDER_RESULTS};
 use regatta_core::record::disturbance::{describe, worst};
-use regatta_core::record::{CaseRecord, Conditions, Side, Status};
+use regatta_core::record::{CaseRecord, Conditions, Side};
 use regatta_worker::case::{CaseId, Dtype};
 use regatta_worker::units::{Bytes, counted};
 
@@ -197,7 +197,7 @@ pub fn notes(head: &Side) -> Vec<String> {
 fn fewer_invocations(head: &Side) -> Option<String> {
     let planned = head.header.settings.invocations as usize;
     let measured = head.cases.values();
-    let measured = measured.filter(|record| record.status == Status::Measured);
+    let measured = measured.filter(|record| record.status.is_measured());
     let fewest = measured.map(|record| record.invocations.len()).min();
     let fewest = fewest.filter(|fewest| *fewest < planned)?;
     Some(format!(
@@ -208,7 +208,7 @@ fn fewer_invocations(head: &Side) -> Option<String> {
 
 /// Cases whose instructions the head counted and the base did not, so they are not compared.
 pub fn counted_in_vain(base: &Side, head: &Side) -> Option<String> {
-    let measured = |record: &CaseRecord| record.status == Status::Measured;
+    let measured = |record: &CaseRecord| record.status.is_measured();
     let vain = head.cases.iter().filter(|(id, record)| {
         let before = || base.cases.get(*id).filter(|before| measured(before));
         record.counters.is_some() && before().is_some_and(|before| before.counters.is_none())
@@ -230,7 +230,7 @@ pub fn checked_less(base: &Side, head: &Side) -> Option<String> {
     if now.structure_only || before.structure_only || before.input_sets < 2 {
         return None;
     }
-    let measured = |record: &CaseRecord| record.status == Status::Measured;
+    let measured = |record: &CaseRecord| record.status.is_measured();
     let after = |record: &CaseRecord, sets: u32| {
         let is_checked = sets > 1 && measured(record) && !record.errors.is_empty();
         is_checked && record.conditions.checked_before_only == 0

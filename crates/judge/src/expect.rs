@@ -19,7 +19,7 @@ use super::judgement::{Cause, ExpectationResult, Word};
 use super::metrics::{ComparedValues, computes, longer_by_tasks, values_of};
 use super::rule::{GATE_ERROR, LOOKS_THAT_CALL, Terms};
 use super::structure::{Structures, changes, multiprocessors};
-use regatta_core::record::{CaseRecord, RunHeader, Side, Status, WorkerRecord};
+use regatta_core::record::{CaseRecord, Outcome, RunHeader, Side, WorkerRecord};
 use regatta_core::suite::{Expectation, Metric, Quantity, Selector};
 use regatta_core::text::listed;
 use regatta_worker::case::{Case, CaseId};
@@ -138,11 +138,11 @@ struct ExpectedCase<'a> {
 
 impl ExpectedCase<'_> {
     fn is_measured(&self) -> bool {
-        self.record.status == Status::Measured
+        self.record.status.is_measured()
     }
 
     fn is_unsupported(&self) -> bool {
-        matches!(self.record.status, Status::Unsupported { .. })
+        matches!(self.record.status, Outcome::Unsupported { .. })
     }
 
     /// True where nothing is expected of it: it is unsupported, or failed as `optional` allows.

@@ -121,8 +121,8 @@ pub struct Row {
     /// True when the suite's policy allows this case to be unsupported or fail.
     pub allowed: bool,
     /// The kind of failure, if it could not be measured.
-    #[serde(default, skip_serializing_if = "Fault::is_unknown")]
-    pub fault: Fault,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<Fault>,
     /// The head's device time.
     pub head: Option<Timing>,
     /// The base's device time.

@@ -506,11 +506,11 @@ pub fn longer_by_tasks(header: &RunHeader, base: &CaseRecord, head: &CaseRecord)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use regatta_core::record::Status;
+    use regatta_core::record::Outcome;
 
     #[test]
     fn a_tenth_more_of_resident_memory_explains_and_of_a_device_fails() {
-        let mut record = CaseRecord::empty(Status::Measured);
+        let mut record = CaseRecord::empty(Outcome::Measured(()));
         let usual = Policy::default();
         let mut own = Policy::default();
         own.thresholds.insert(Metric::PeakMemory, Share(0.2));

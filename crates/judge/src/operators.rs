@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::suites::Demands;
-use regatta_core::record::{Fault, RunHeader, Side, Status, in_turn};
+use regatta_core::record::{Fault, RunHeader, Side, in_turn};
 use regatta_worker::case::Dtype;
 use regatta_worker::operator::{Operator, Output, Tolerance};
 
@@ -38,7 +38,7 @@ pub(super) fn results(base: Option<&Side>, head: &Side) -> Option<String> {
         // The base has no results of a new case.
         let compared = head.cases.iter().filter_map(|(id, record)| {
             let problem = &id.case().ok()?.problem;
-            let is_wrong = matches!(&record.status, Status::Failed { fault, .. } if *fault == Fault::WrongResult);
+            let is_wrong = record.status.fault() == Some(Fault::WrongResult);
             let is_compared = problem.is_call() || is_wrong || !record.errors.is_empty();
             let operator = &problem.declared()?.operator;
             (paired && is_compared).then(|| operator.clone())
@@ -114,7 +114,7 @@ fn tolerance(output: &Output) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use regatta_core::record::testing::{around, header};
+    use regatta_core::record::testing::{around, failed, header};
     use regatta_core::record::{PairSide, Pairing};
 
     /// A header with an operator `o` of one output.
@@ -162,10 +162,7 @@ mod tests {
                 .contains("were not checked")
         );
         let mut wrong = around(100.0);
-        wrong.status = Status::Failed {
-            reason: "wrong result".to_owned(),
-            fault: Fault::WrongResult,
-        };
+        wrong.status = failed("wrong result", Fault::WrongResult).status;
         alone.cases.insert(alone.header.plan[0].clone(), wrong);
         let sentence = results(Some(&base), &alone).unwrap();
         assert_eq!(sentence, "results of o compared only with the base's");

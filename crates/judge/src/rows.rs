@@ -12,7 +12,7 @@ use super::rule::{GATE_ERROR, LOOKS_THAT_CALL};
 use super::structure::{self, changes, multiprocessors, vanished};
 use super::tuners::unsteady;
 use regatta_core::machine;
-use regatta_core::record::{CaseRecord, Fault, Side, Status, median};
+use regatta_core::record::{CaseRecord, Fault, Side, median};
 use regatta_core::suite::{Metric, Policy};
 use regatta_worker::case::CaseId;
 use regatta_worker::operator::Operators;
@@ -118,7 +118,7 @@ fn row(sides: &RowInputs, id: &CaseId, (before, after): RecordPair, error: f64) 
         Err((word, reason, fault)) => {
             (row.word, row.reason, row.fault) = (word, reason, fault);
             // `optional` names what may be absent or fail, and never what may be wrong.
-            let wrong = fault == Fault::WrongResult;
+            let wrong = fault == Some(Fault::WrongResult);
             // One that fails after it was measured would hide what its times showed.
             let absent = after.is_none_or(|head| head.invocations.is_empty());
             let excused = row.allowed && absent && !wrong;
@@ -273,7 +273,7 @@ fn structures<'a>(
     id: &CaseId,
     (base, head): RecordPair<'a>,
 ) -> Option<structure::Structures<'a>> {
-    let measured = |record: &&CaseRecord| record.status == Status::Measured;
+    let measured = |record: &&CaseRecord| record.status.is_measured();
     Some(structure::Structures {
         base: base.filter(measured).filter(|_| sides.structure)?,
         head: head.filter(measured)?,

@@ -4,7 +4,7 @@ use super::judgement::{Row, Word};
 use super::testing::{around, disturbed, expectation, failed, side, timed, unsupported, with};
 use super::*;
 use crate::judgement::VerdictOutcome;
-use regatta_core::record::{CaseRecord, Fault, PairSide, Pairing, RunHeader, Status};
+use regatta_core::record::{CaseRecord, Fault, Outcome, PairSide, Pairing, RunHeader};
 use regatta_core::suite::{Metric, Override, Selector};
 use regatta_worker::case::CaseId;
 use std::collections::BTreeMap;
@@ -36,12 +36,9 @@ fn record(written: &str) -> CaseRecord {
     let first = words.next().unwrap();
     let time = |text: &str| 1e3 * text.parse::<f64>().unwrap();
     let first = match (first, first.split_once('+'), first.split_once('*')) {
-        ("crashed", ..) => failed("it died"),
+        ("crashed", ..) => failed("it died", Fault::Other),
         ("refused", ..) => unsupported("no d64"),
-        ("failed", ..) => CaseRecord::empty(Status::Failed {
-            reason: "no memory".to_owned(),
-            fault: Fault::Failed,
-        }),
+        ("failed", ..) => failed("no memory", Fault::Failed),
         (_, Some((ns, number)), _) => disturbed(around(time(ns)), number.parse().unwrap()),
         (_, _, Some((ns, number))) => timed(&vec![time(ns); number.parse().unwrap()]),
         _ => match first.strip_prefix('~') {
@@ -275,12 +272,8 @@ fn an_optional_case_that_is_measured_is_judged() {
     head.header.rules.policy.optional = vec!["*".to_owned()];
     let base = cases("100,peak_memory=100000 200");
     assert_eq!(row(&against(&head, &base), A).word, Word::Missing);
-    let wrong = Status::Failed {
-        reason: "wrong result".to_owned(),
-        fault: Fault::WrongResult,
-    };
-    head.cases
-        .insert(CaseId(A.into()), CaseRecord::empty(wrong));
+    let wrong = failed("wrong result", Fault::WrongResult);
+    head.cases.insert(CaseId(A.into()), wrong);
     assert_eq!(row(&against(&head, &base), A).word, Word::Error);
 }
 
@@ -459,7 +452,7 @@ fn damaged_lines_are_a_note_and_what_they_lost_a_gap() {
     assert!(is(VerdictOutcome::Passed, &judgement));
     assert_eq!(judgement.notes, ["run is damaged: line 7: cut off"]);
     let reason = "4 of 5 invocations are in the file".to_owned();
-    head.cases.get_mut(&CaseId(A.into())).unwrap().status = Status::Missing { reason };
+    head.cases.get_mut(&CaseId(A.into())).unwrap().status = Outcome::Missing { reason };
     assert!(is(VerdictOutcome::Inconclusive, &against(&head, &base)));
 }
 

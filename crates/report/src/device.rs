@@ -104,7 +104,7 @@ pub(super) fn filled(record: &CaseRecord, sms: Option<u32>) -> Option<Share> {
 mod tests {
     use super::*;
     use regatta_core::machine::{ActivitySummary, Structure};
-    use regatta_core::record::{Peak, Status, WorkerRecord, testing};
+    use regatta_core::record::{Outcome, Peak, WorkerRecord, testing};
     use regatta_worker::case::Dtype;
 
     #[test]
@@ -164,7 +164,7 @@ mod tests {
                     longest: Some(place),
                     ..ActivitySummary::default()
                 }),
-                ..CaseRecord::empty(Status::Measured)
+                ..CaseRecord::empty(Outcome::Measured(()))
             };
             assert_eq!(filled(&record, sms), share.map(Share), "{blocks:?}");
         }

@@ -7,7 +7,7 @@ use super::{ShowArgs, Which};
 use super::{since, time};
 use crate::cli::outputs::{OF_HISTORIES, draw, is_stdout, put};
 use crate::cli::{Ended, Stop, note, print, print_json, show_blocks};
-use regatta_core::record::history::{About, Came, History, HistoryFile, HistoryRun, HistoryStore};
+use regatta_core::record::history::{About, History, HistoryFile, HistoryRun, HistoryStore};
 use regatta_core::record::run_file;
 use regatta_core::suite::{Metric, matches_id};
 use regatta_judge::history::{Options, series, trends};
@@ -95,9 +95,8 @@ pub(super) fn run(args: &ShowArgs) -> Ended {
 fn no_times(history: &History, stored: &HistoryFile, options: &Options) -> String {
     let path = stored.path.display();
     let runs = counted(history.runs.len(), "run");
-    let mut results = history.runs.iter().flat_map(|kept| &kept.results);
-    let disturbed = results.any(|(_, outcome)| matches!(outcome, Came::Disturbed(_)));
-    if !disturbed || options.metric == Metric::CpuTime {
+    let is_disturbed = history.runs.iter().any(|kept| timed(kept, true) > 0);
+    if !is_disturbed || options.metric == Metric::CpuTime {
         return format!("no run of {path} has a {}", options.metric.text());
     }
     let by_cpu = series(history, Metric::CpuTime);
@@ -112,30 +111,27 @@ fn no_times(history: &History, stored: &HistoryFile, options: &Options) -> Strin
     )
 }
 
+/// Cases of a run that were timed, in all invocations beside other programs or not.
+fn timed(run: &HistoryRun, disturbed: bool) -> usize {
+    let times = run
+        .results
+        .iter()
+        .filter_map(|(_, outcome)| outcome.measured());
+    times.filter(|times| times.disturbed == disturbed).count()
+}
+
 /// Lists the runs of a history.
 ///
 /// # Errors
 /// When it is not there or cannot be read: exit code 2.
 pub(super) fn list(args: &ShowArgs) -> Ended {
     let history = read(&chosen(&args.which)?)?;
-    let timed = |kept: &HistoryRun| {
-        let results = kept.results.iter();
-        results
-            .filter(|(_, results)| matches!(results, Came::Timed(_)))
-            .count()
-    };
-    let disturbed = |kept: &HistoryRun| {
-        let results = kept.results.iter();
-        results
-            .filter(|(_, outcome)| matches!(outcome, Came::Disturbed(_)))
-            .count()
-    };
     if args.json {
         let runs = history.runs.iter().map(|kept| {
             json!({
                 "run": kept.about,
-                "timed": timed(kept),
-                "disturbed": disturbed(kept),
+                "timed": timed(kept, false),
+                "disturbed": timed(kept, true),
                 "cases": kept.results.len(),
             })
         });
@@ -146,11 +142,11 @@ pub(super) fn list(args: &ShowArgs) -> Ended {
         let revision = about.git.as_ref();
         let cells = vec![
             about.at.strftime("%Y-%m-%d %H:%M").to_string(),
-            match disturbed(kept) {
-                0 => format!("{} of {}", timed(kept), kept.results.len()),
+            match timed(kept, true) {
+                0 => format!("{} of {}", timed(kept, false), kept.results.len()),
                 some => format!(
                     "{} of {}, {some} disturbed",
-                    timed(kept),
+                    timed(kept, false),
                     kept.results.len()
                 ),
             },

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::line::{self, Lines};
-use super::{CaseRecord, RecordError, RunHeader, Side, Status};
+use super::{CaseRecord, Outcome, RecordError, RunHeader, Side};
 use crate::input;
 use crate::suite::document::name_hint;
 use regatta_worker::case::CaseId;
@@ -218,7 +218,7 @@ pub(super) fn cases(
             Ok((Some((_, Some(place))), line)) => {
                 let problem = format!("{} stands there twice", line.case);
                 let reason = format!("line {}: {problem}", file.number);
-                cases[*place].1 = CaseRecord::empty(Status::Missing { reason });
+                cases[*place].1 = CaseRecord::empty(Outcome::Missing { reason });
                 problem
             }
             Ok((Some((case, place)), CaseLine { mut record, .. })) => {
@@ -240,7 +240,7 @@ pub(super) fn cases(
         if plan[case].1.is_none() {
             let reason = "its line is missing or damaged".to_owned();
             damage.push(format!("{case}: {reason}"));
-            cases.push((case.clone(), CaseRecord::empty(Status::Missing { reason })));
+            cases.push((case.clone(), CaseRecord::empty(Outcome::Missing { reason })));
         }
     }
     Ok(Side {
@@ -342,7 +342,7 @@ mod tests {
             ["line 3: cpu/flash:s64,d64 stands there twice"]
         );
         let record = read.cases.values().next().unwrap();
-        assert!(matches!(record.status, Status::Missing { .. }));
+        assert!(matches!(record.status, Outcome::Missing { .. }));
     }
 
     /// A line whose circumstances lie beside the values: they are not passed over.

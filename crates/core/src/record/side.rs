@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::disturbance::{Disturbance, describe, worst};
 use super::figures::NamedFigures;
-use super::{Compared, Fault, Measurement, Parts, RunHeader};
+use super::{Compared, Measurement, Outcome, Parts, RunHeader};
 use crate::machine::{ActivitySummary, Counters, Division, Shared, Structure};
 use crate::suite::{Metric, Values, matches_any};
 use regatta_worker::case::{CaseId, ParamValue};
@@ -72,8 +72,9 @@ impl Side {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct CaseRecord {
-    /// The status: whether the case can be judged.
-    pub status: Status,
+    /// The outcome of all invocations: whether the case can be judged; absent where it was measured.
+    #[serde(default, skip_serializing_if = "Outcome::is_measured")]
+    pub status: Outcome<()>,
     /// The values of each invocation, in the order of their numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub invocations: Vec<Invocation>,
@@ -81,7 +82,7 @@ pub struct CaseRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_call_parts: Option<Parts>,
     /// Median device clock of each invocation, in MHz.
-    #[serde(default, skip_serializing_if = "unclocked")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub clock_mhz: Shared<Vec<f64>>,
     /// True if a call covers several problems, so that its time gives no rate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -90,10 +91,10 @@ pub struct CaseRecord {
     #[serde(default)]
     pub samples: u64,
     /// The conditions of the samples.
-    #[serde(default, skip_serializing_if = "uneventful")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub conditions: Shared<Conditions>,
     /// The effective value of each parameter.
-    #[serde(default, skip_serializing_if = "none")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub effective: Shared<BTreeMap<String, ParamValue>>,
     /// The differences between invocations of one code, by the name of a parameter or
     /// `launches`: `157 in invocation 0, 1 in invocation 3`.
@@ -119,44 +120,8 @@ pub struct CaseRecord {
     pub counters: Option<Box<Counters>>,
 }
 
-fn none(parameters: &BTreeMap<String, ParamValue>) -> bool {
-    parameters.is_empty()
-}
-
-fn unclocked(clocks: &Shared<Vec<f64>>) -> bool {
-    clocks.is_empty()
-}
-
-fn uneventful(conditions: &Shared<Conditions>) -> bool {
-    **conditions == Conditions::default()
-}
-
-/// The status of a case: whether it can be judged.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum Status {
-    /// Checked and timed in every invocation.
-    #[default]
-    Measured,
-    /// The variant does not do this.
-    Unsupported {
-        /// In its own words.
-        reason: String,
-    },
-    /// It failed in at least one invocation.
-    Failed {
-        /// The reason for the failure.
-        reason: String,
-        /// The kind of failure.
-        #[serde(default, skip_serializing_if = "Fault::is_unknown")]
-        fault: Fault,
-    },
-    /// Planned, but without a time in at least one invocation.
-    Missing {
-        /// Which part is missing.
-        reason: String,
-    },
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// The values of one invocation of a case.
@@ -279,7 +244,7 @@ impl CaseRecord {
     }
 
     /// A record with nothing in it but its status.
-    pub fn empty(status: Status) -> CaseRecord {
+    pub fn empty(status: Outcome<()>) -> CaseRecord {
         CaseRecord {
             status,
             ..CaseRecord::default()

@@ -31,6 +31,9 @@ impl Entry {
     pub fn objection(&self) -> Option<String> {
         let about = match &self.outcome {
             Outcome::Measured(measurement) => measurement.objection(),
+            Outcome::Missing { .. } => {
+                Some("an invocation that has a line is not missing".to_owned())
+            }
             Outcome::Unsupported { .. } | Outcome::Failed { .. } => None,
         };
         about.map(|objection| format!("{}: {objection}", self.case))

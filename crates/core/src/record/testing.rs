@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::disturbance::Disturbance;
 use super::{
-    CaseRecord, Fault, Fingerprint, Git, Invocation, RunHeader, Side, Status, SuiteRecord,
+    CaseRecord, Fault, Fingerprint, Git, Invocation, Outcome, RunHeader, Side, SuiteRecord,
     WorkerRecord,
 };
 use crate::suite::{Cache, Metric};
@@ -69,7 +69,7 @@ pub fn side(label: &str, cases: Vec<(&str, CaseRecord)>) -> Side {
 pub fn timed(device_ns: &[f64]) -> CaseRecord {
     let record = CaseRecord {
         samples: 20 * device_ns.len() as u64,
-        ..CaseRecord::empty(Status::Measured)
+        ..CaseRecord::empty(Outcome::Measured(()))
     };
     with(record, Metric::Device, device_ns)
 }
@@ -92,17 +92,18 @@ pub fn around(ns: f64) -> CaseRecord {
     timed(&[0.99, 1.01, 1.0, 0.995, 1.005].map(|f| f * ns))
 }
 
-/// A case that failed.
-pub fn failed(reason: &str) -> CaseRecord {
-    CaseRecord::empty(Status::Failed {
+/// A case that failed by this fault.
+pub fn failed(reason: &str, fault: Fault) -> CaseRecord {
+    CaseRecord::empty(Outcome::Failed {
         reason: reason.to_owned(),
-        fault: Fault::Unknown,
+        fault,
+        log: String::new(),
     })
 }
 
 /// A case that its variant does not do.
 pub fn unsupported(reason: &str) -> CaseRecord {
-    CaseRecord::empty(Status::Unsupported {
+    CaseRecord::empty(Outcome::Unsupported {
         reason: reason.to_owned(),
     })
 }

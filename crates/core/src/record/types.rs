@@ -31,38 +31,82 @@ pub struct Entry {
     pub start: Option<Start>,
 }
 
-/// The outcome of one case in one invocation.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly every entry is a measurement"
-)]
+/// The outcome of a case: in one invocation, over those of a run, or as a history keeps it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[cfg_attr(
+    feature = "schemas",
+    derive(schemars::JsonSchema),
+    schemars(rename = "Outcome")
+)]
 #[serde(rename_all = "lowercase")]
-pub enum Outcome {
+pub enum Outcome<M = Measurement> {
     /// Checked and timed; or checked and counted, without a sample, where the run's
     /// settings say `structure_only`.
-    Measured(Measurement),
+    Measured(M),
     /// The variant does not do this.
     Unsupported {
         /// In its own words.
         reason: String,
     },
-    /// It should, but did not: wrong result, crash, time limit, out of memory.
+    /// It should, but did not, in at least one invocation: wrong result, crash, time limit, out
+    /// of memory.
     Failed {
         /// The reason for the failure.
         reason: String,
         /// The kind of failure.
-        #[serde(default, skip_serializing_if = "Fault::is_unknown")]
         fault: Fault,
         /// The last lines the worker printed.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         log: String,
     },
+    /// Planned, but without a time in at least one invocation; never of a single invocation.
+    Missing {
+        /// Which part is missing.
+        reason: String,
+    },
+}
+
+impl<M> Outcome<M> {
+    /// True where the case was measured.
+    pub fn is_measured(&self) -> bool {
+        matches!(self, Outcome::Measured(_))
+    }
+
+    /// The measurement.
+    pub fn measured(&self) -> Option<&M> {
+        match self {
+            Outcome::Measured(measured) => Some(measured),
+            _ => None,
+        }
+    }
+
+    /// The fault of a failed case.
+    pub fn fault(&self) -> Option<Fault> {
+        match self {
+            Outcome::Failed { fault, .. } => Some(*fault),
+            _ => None,
+        }
+    }
+
+    /// The reason why it was not measured.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Outcome::Measured(_) => None,
+            Outcome::Unsupported { reason }
+            | Outcome::Failed { reason, .. }
+            | Outcome::Missing { reason } => Some(reason),
+        }
+    }
+}
+
+impl<M: Default> Default for Outcome<M> {
+    fn default() -> Outcome<M> {
+        Outcome::Measured(M::default())
+    }
 }
 
 /// The fault of a failed case.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
@@ -82,16 +126,6 @@ pub enum Fault {
     Unavailable,
     /// The answer cannot be used.
     Other,
-    /// Written before faults were recorded.
-    #[default]
-    Unknown,
-}
-
-impl Fault {
-    /// True where a file does not say.
-    pub fn is_unknown(&self) -> bool {
-        *self == Fault::Unknown
-    }
 }
 
 /// Samples and what belongs to them.

@@ -7,7 +7,7 @@ use crate::complete::unmeasured;
 use crate::judgement::ExpectationResult;
 use crate::structure::{self, multiprocessors};
 use regatta_core::machine::{CENSUS, Launch, Structure, moves_data, normalised, short};
-use regatta_core::record::{Built, CaseRecord, RunHeader, Status};
+use regatta_core::record::{Built, CaseRecord, Outcome, RunHeader};
 use regatta_core::suite::{Expectation, Quantity, matches_name};
 use regatta_worker::case::CaseId;
 
@@ -55,11 +55,11 @@ fn figure(
         let structure = record.structure.as_ref();
         let why = structure.and_then(|structure| structure.why_uncounted(CENSUS));
         return Err(match &record.status {
-            Status::Measured => why.unwrap_or("its worker counts no structure").to_owned(),
-            Status::Failed { reason, .. } | Status::Missing { reason } => {
+            Outcome::Measured(()) => why.unwrap_or("its worker counts no structure").to_owned(),
+            Outcome::Failed { reason, .. } | Outcome::Missing { reason } => {
                 format!("not measured: {reason}")
             }
-            Status::Unsupported { reason } => reason.clone(),
+            Outcome::Unsupported { reason } => reason.clone(),
         });
     };
     let counted = |value: u64| (value as f64, None);
@@ -168,6 +168,7 @@ mod tests {
     use crate::expect::expectations;
     use crate::judgement::Word;
     use crate::testing::{failed, side, timed, unsupported, written};
+    use regatta_core::record::Fault;
     use regatta_core::suite::{Origin, Selector};
     use regatta_worker::units::Nanoseconds;
 
@@ -263,7 +264,10 @@ ns.backend_selections <= 0 => Regressed
     #[test]
     fn what_was_not_measured_is_missing() {
         let launches = || limit("launches", None, Some(1.0));
-        assert_eq!(results(launches(), failed("x"))[0].word, Word::Missing);
+        assert_eq!(
+            results(launches(), failed("x", Fault::Other))[0].word,
+            Word::Missing
+        );
         assert_eq!(results(launches(), timed(&[1.0]))[0].word, Word::Missing);
         assert_eq!(results(launches(), unsupported("x"))[0].word, Word::Missing);
     }

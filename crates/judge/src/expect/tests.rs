@@ -1,10 +1,15 @@
 use super::*;
-use crate::testing::{self, around, disturbed, failed as crashed, side, timed, unsupported, with};
+use crate::testing::{self, around, disturbed, side, timed, unsupported, with};
+use regatta_core::record::Fault;
 use regatta_core::suite::{Origin, Selector};
 
 const AUTO: &str = "torch/efficient:s1000,d64,bwd";
 const ONE: &str = "torch/efficient:s1000,d64,bwd:num_splits_key=1";
 const FOUR: &str = "torch/efficient:s1000,d64,bwd:num_splits_key=4";
+
+fn crashed(reason: &str) -> CaseRecord {
+    testing::failed(reason, Fault::Other)
+}
 
 fn selector(pairs: &[(&str, &[&str])]) -> Selector {
     let pairs = pairs.iter().map(|(facet, values)| {

@@ -18,8 +18,8 @@ use rayon::prelude::*;
 use crate::judgement::{Mismatch, Word};
 use crate::rule::{BothSides, FEWEST, GATE_ERROR, Terms, compare, shift};
 use changes::{beside, changes, correlation, middle};
-use regatta_core::record::history::{Came, History};
-use regatta_core::record::median;
+use regatta_core::record::history::{CaseTimes, History};
+use regatta_core::record::{Outcome, median};
 use regatta_core::suite::Metric;
 use regatta_worker::units::{Nanoseconds, Ratio, Share};
 use serde::Serialize;
@@ -79,8 +79,8 @@ pub struct Trend {
     pub reference_ns: Option<Nanoseconds>,
     /// The changes of level, in order.
     pub steps: Vec<Step>,
-    /// The drift apart from these steps.
-    pub creep: Option<Creep>,
+    /// The drift from the oldest run to the newest, without these steps between them.
+    pub creep: Option<Step>,
 }
 
 impl Trend {
@@ -117,21 +117,6 @@ pub struct Trends {
     pub crept: Vec<Crept>,
     /// Cases whose latest run gave no time, by their number.
     pub lost: Vec<Option<Lost>>,
-}
-
-/// A change from the oldest run to the newest that no step explains.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Creep {
-    /// Median of the oldest run.
-    pub from_ns: Nanoseconds,
-    /// Median of the newest.
-    pub to_ns: Nanoseconds,
-    /// One over the other, without the steps between them.
-    pub ratio: Ratio,
-    /// Lower end of its 90 % interval.
-    pub low: Ratio,
-    /// Upper end.
-    pub high: Ratio,
 }
 
 /// Who moved.
@@ -232,19 +217,15 @@ pub fn trends(history: &History, options: &Options) -> Trends {
 pub fn series(history: &History, metric: Metric) -> Vec<Series> {
     let mut all = vec![Series::default(); history.cases.len()];
     for (place, kept) in history.runs.iter().enumerate() {
-        for (number, came) in &kept.results {
-            let time = match came {
-                Came::Timed(figures) => figures.time(metric).map(|time| (time, figures)),
-                // Load takes none of another program's CPU time.
-                Came::Disturbed(figures) if metric == Metric::CpuTime => {
-                    figures.time(metric).map(|time| (time, figures))
-                }
-                _ => None,
-            };
-            if let (Some((time, figures)), Some(of)) = (time, all.get_mut(*number as usize)) {
-                of.runs.push(place as u32);
-                of.times.push(time);
-                of.values.push(figures.values(metric));
+        for (number, outcome) in &kept.results {
+            // Load takes none of another program's CPU time.
+            let counts = |times: &&CaseTimes| !times.disturbed || metric == Metric::CpuTime;
+            let times = outcome.measured().filter(counts);
+            let time = times.and_then(|times| Some((times.time(metric)?, times)));
+            if let (Some((time, times)), Some(series)) = (time, all.get_mut(*number as usize)) {
+                series.runs.push(place as u32);
+                series.times.push(time);
+                series.values.push(times.values(metric));
             }
         }
     }
@@ -316,7 +297,7 @@ fn logarithms(times: &[Nanoseconds]) -> Vec<f64> {
 fn trend(
     series: &Series,
     steps: Vec<(usize, Step)>,
-    creep: Option<Creep>,
+    creep: Option<Step>,
     options: &Options,
 ) -> Trend {
     let since = steps.last().map_or(0, |(at, _)| *at);
@@ -374,15 +355,16 @@ fn steps(series: &Series, logs: &[f64], mut places: Vec<usize>) -> Vec<(usize, S
 fn lost(history: &History) -> Vec<Option<Lost>> {
     let mut lost: Vec<Option<Lost>> = vec![None; history.cases.len()];
     for (place, kept) in history.runs.iter().enumerate() {
-        for (number, came) in &kept.results {
+        for (number, outcome) in &kept.results {
             let Some(lost_case) = lost.get_mut(*number as usize) else {
                 continue;
             };
-            let reason = match came {
-                Came::Timed(_) => None,
-                Came::Unsupported => Some("unsupported"),
-                Came::Disturbed(_) => Some("other programs disturbed all of its times"),
-                Came::Failed(reason) | Came::Missing(reason) => Some(reason.as_str()),
+            let reason = match outcome {
+                Outcome::Measured(times) if times.disturbed => {
+                    Some("other programs disturbed all of its times")
+                }
+                Outcome::Unsupported { .. } => Some("unsupported"),
+                outcome => outcome.reason(),
             };
             let since = lost_case.take().map(|lost| lost.run);
             *lost_case = reason.map(|reason| Lost {
@@ -487,7 +469,7 @@ impl Ends {
 
     /// True if the series drifts by the [rule](crate::rule) of gates, without the shift that the two
     /// days gave all cases.
-    fn creep(&self, days: f64, cases: usize, series: &Series) -> Option<Creep> {
+    fn creep(&self, days: f64, cases: usize, series: &Series) -> Option<Step> {
         let head: Vec<f64> = self.head.iter().map(|log| log - days).collect();
         let values = BothSides::new(&self.base, &head);
         let terms = Terms {
@@ -496,12 +478,15 @@ impl Ends {
         };
         let result = compare(values, terms)?;
         let moved = matches!(result.word, Word::Regressed | Word::Improved);
-        moved.then_some(Creep {
+        moved.then_some(Step {
+            run: *series.runs.last()? as usize,
+            before: *series.runs.get(self.from)? as usize,
             from_ns: *series.times.get(self.from)?,
             to_ns: *series.times.last()?,
             ratio: Ratio(result.change.exp()),
             low: Ratio(result.low.exp()),
             high: Ratio(result.high.exp()),
+            runs_after: 1,
         })
     }
 }

@@ -6,8 +6,8 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 use crate::judgement::Mismatch;
-use regatta_core::record::Git;
 use regatta_core::record::history::{About, CaseTimes, HistoryRun};
+use regatta_core::record::{Fault, Git};
 use regatta_worker::case::CaseId;
 use regatta_worker::units::quantities;
 
@@ -235,8 +235,9 @@ fn history(slower: impl Fn(&str) -> bool) -> History {
                 invocations_ns: Vec::new(),
                 host_ns: None,
                 cpu_ns: None,
+                disturbed: false,
             };
-            (case as u32, Came::Timed(figures))
+            (case as u32, Outcome::Measured(figures))
         });
         HistoryRun {
             about: about(run),
@@ -352,7 +353,11 @@ fn all_cases_of_one_worker_are_the_suite() {
 fn what_has_no_time_now_is_told_since_when() {
     let mut history = history(|_| false);
     for (run, reason) in [(20, "once"), (50, "first"), (59, "signal 11")] {
-        history.runs[run].results[2].1 = Came::Failed(reason.to_owned());
+        history.runs[run].results[2].1 = Outcome::Failed {
+            reason: reason.to_owned(),
+            fault: Fault::Crash,
+            log: String::new(),
+        };
     }
     for run in 51..59 {
         history.runs[run].results.remove(2);

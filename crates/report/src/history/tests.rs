@@ -1,15 +1,20 @@
 use super::*;
 use crate::fixture::{fits, noise, stands_alone};
-use regatta_core::record::history::{About, Came, CaseTimes, HistoryRun};
+use regatta_core::record::history::{About, CaseTimes, HistoryRun};
+use regatta_core::record::{Fault, Outcome};
 use regatta_judge::history::{series, trends};
 use regatta_worker::case::CaseId;
 use regatta_worker::units::Nanoseconds;
 
 /// The outcome of a case in one of 60 daily runs: one family is slower from day 45 on, one case
 /// drifts, one is gone.
-fn outcome(case: usize, id: &CaseId, run: usize) -> Came {
+fn outcome(case: usize, id: &CaseId, run: usize) -> Outcome<CaseTimes> {
     if case == 5 && run > 57 {
-        return Came::Failed("</script> \u{1b}[31mdied".to_owned());
+        return Outcome::Failed {
+            reason: "</script> \u{1b}[31mdied".to_owned(),
+            fault: Fault::Crash,
+            log: String::new(),
+        };
     }
     let step = if run >= 45 && id.0.contains("flash") {
         1.25
@@ -24,11 +29,12 @@ fn outcome(case: usize, id: &CaseId, run: usize) -> Came {
     let noise = 0.01 * noise(7919 * case + 131 * run);
     let device_ns = Nanoseconds(2e5 * step * (1.0 + creep) * (1.0 + noise));
     let apart = [-0.002, 0.001, 0.0, 0.002, -0.001];
-    Came::Timed(CaseTimes {
+    Outcome::Measured(CaseTimes {
         device_ns,
         invocations_ns: apart.map(|offset| device_ns * (1.0 + offset)).into(),
         host_ns: None,
         cpu_ns: None,
+        disturbed: false,
     })
 }
 

@@ -8,11 +8,13 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{About, Came, History, HistoryRun, Reduced};
+use super::{About, CaseTimes, History, HistoryRun, Reduced};
 use crate::input;
 use crate::record::baseline::{folders, machine_files};
 use crate::record::line::{self, Lines};
-use crate::record::{RecordError, SCHEMA_VERSION, check_kind, check_name, is_time, machine_file};
+use crate::record::{
+    Outcome, RecordError, SCHEMA_VERSION, check_kind, check_name, is_time, machine_file,
+};
 use regatta_worker::case::CaseId;
 use regatta_worker::units::Nanoseconds;
 
@@ -24,7 +26,7 @@ enum HistoryLine {
         /// The header of the run.
         run: Box<About>,
         /// The outcomes of its cases.
-        cases: BTreeMap<CaseId, Came>,
+        cases: BTreeMap<CaseId, Outcome<CaseTimes>>,
     },
 }
 
@@ -289,8 +291,8 @@ fn read(path: &Path) -> Result<(History, LastLine), RecordError> {
 }
 
 /// The impossible time of a case, as a sentence.
-fn objection(came: &Came) -> Option<String> {
-    let figures = came.times()?;
+fn objection(outcome: &Outcome<CaseTimes>) -> Option<String> {
+    let figures = outcome.measured()?;
     let times = [Some(figures.device_ns), figures.host_ns, figures.cpu_ns];
     let mut times = times.into_iter().flatten();
     let odd = times.find(|time| !is_time(*time) && *time != Nanoseconds::ZERO);

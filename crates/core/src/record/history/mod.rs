@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use file::{Added, HistoryFile, HistoryStore};
 
 use super::{
-    CaseRecord, Damage, Git, RecordError, Run, RunHeader, Side, Status, VerdictOutcome, median,
+    CaseRecord, Damage, Git, Outcome, RecordError, Run, RunHeader, Side, VerdictOutcome, median,
 };
 use crate::input;
 use crate::metric::Metric;
@@ -43,7 +43,7 @@ pub struct HistoryRun {
     /// The header of the run.
     pub about: About,
     /// The outcomes of its cases, by their numbers, sorted.
-    pub results: Vec<(u32, Came)>,
+    pub results: Vec<(u32, Outcome<CaseTimes>)>,
 }
 
 /// The part of a run's header that a history keeps.
@@ -82,33 +82,6 @@ impl About {
     }
 }
 
-/// The outcome of a case in a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum Came {
-    /// It was timed.
-    Timed(CaseTimes),
-    /// The variant does not support the case.
-    Unsupported,
-    /// It failed, for this reason.
-    Failed(String),
-    /// A time is missing, for this reason.
-    Missing(String),
-    /// Other programs disturbed all invocations that gave these times.
-    Disturbed(CaseTimes),
-}
-
-impl Came {
-    /// The times of the case, disturbed ones too.
-    pub fn times(&self) -> Option<&CaseTimes> {
-        match self {
-            Came::Timed(times) | Came::Disturbed(times) => Some(times),
-            _ => None,
-        }
-    }
-}
-
 /// Times of a case in a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
@@ -124,6 +97,9 @@ pub struct CaseTimes {
     /// Median of the processor's time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_ns: Option<Nanoseconds>,
+    /// True where other programs disturbed all invocations that gave these times.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub disturbed: bool,
 }
 
 impl CaseTimes {
@@ -156,7 +132,7 @@ pub struct Reduced {
     /// The header of the run.
     pub about: About,
     /// The outcomes of its cases.
-    pub cases: Vec<(CaseId, Came)>,
+    pub cases: Vec<(CaseId, Outcome<CaseTimes>)>,
 }
 
 impl Reduced {
@@ -164,10 +140,8 @@ impl Reduced {
     pub fn disturbed(&self) -> Option<String> {
         let disturbed = || {
             let cases = self.cases.iter();
-            cases.filter_map(|(_, outcome)| match outcome {
-                Came::Disturbed(times) => Some(times),
-                _ => None,
-            })
+            let times = cases.filter_map(|(_, outcome)| outcome.measured());
+            times.filter(|times| times.disturbed)
         };
         let number = disturbed().count();
         let has_cpu = disturbed().any(|times| times.cpu_ns.is_some());
@@ -221,10 +195,10 @@ pub fn reduced(
         ));
     }
     let cases = side.cases.iter();
-    let cases: Vec<(CaseId, Came)> = cases
-        .map(|(id, record)| (id.clone(), came(record)))
+    let cases: Vec<(CaseId, Outcome<CaseTimes>)> = cases
+        .map(|(id, record)| (id.clone(), outcome(record)))
         .collect();
-    if !cases.iter().any(|(_, outcome)| outcome.times().is_some()) {
+    if !cases.iter().any(|(_, outcome)| outcome.is_measured()) {
         return Err(RecordError::not_added(
             path,
             "no case of the run was timed, and a history needs times",
@@ -303,21 +277,15 @@ fn facts(header: &RunHeader) -> BTreeMap<String, String> {
     facts
 }
 
-fn came(record: &CaseRecord) -> Came {
+fn outcome(record: &CaseRecord) -> Outcome<CaseTimes> {
     let short = |reason: &str| {
         let line = reason.lines().next().unwrap_or_default();
         line.chars().take(REASON).collect::<String>()
     };
-    match &record.status {
-        Status::Unsupported { .. } => return Came::Unsupported,
-        Status::Failed { reason, .. } => return Came::Failed(short(reason)),
-        Status::Missing { reason } => return Came::Missing(short(reason)),
-        Status::Measured => {}
-    }
-    let times = |quiet: bool| -> Option<CaseTimes> {
+    let times = |disturbed: bool| -> Option<CaseTimes> {
         let values = |metric: Metric| -> Vec<Nanoseconds> {
             let all = record.invocations.iter();
-            let counted = all.filter(|one| !(quiet && one.is_disturbed(metric)));
+            let counted = all.filter(|one| disturbed || !one.is_disturbed(metric));
             quantities(counted.filter_map(|one| one.values.get(metric)))
         };
         let device = values(Metric::Device);
@@ -326,12 +294,28 @@ fn came(record: &CaseRecord) -> Came {
             host_ns: median(&values(Metric::Host)),
             cpu_ns: median(&values(Metric::CpuTime)),
             invocations_ns: device,
+            disturbed,
         })
     };
-    let disturbed = || times(false).map(Came::Disturbed);
-    let unknown = || Came::Missing("it has no time".to_owned());
-    let timed = times(true).map(Came::Timed);
-    timed.or_else(disturbed).unwrap_or_else(unknown)
+    match &record.status {
+        Outcome::Measured(()) => match times(false).or_else(|| times(true)) {
+            Some(times) => Outcome::Measured(times),
+            None => Outcome::Missing {
+                reason: "it has no time".to_owned(),
+            },
+        },
+        Outcome::Unsupported { reason } => Outcome::Unsupported {
+            reason: short(reason),
+        },
+        Outcome::Failed { reason, fault, .. } => Outcome::Failed {
+            reason: short(reason),
+            fault: *fault,
+            log: String::new(),
+        },
+        Outcome::Missing { reason } => Outcome::Missing {
+            reason: short(reason),
+        },
+    }
 }
 
 #[cfg(test)]

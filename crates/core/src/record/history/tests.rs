@@ -1,26 +1,24 @@
 use std::fs;
 
 use super::*;
-use crate::record::line;
 use crate::record::testing::header;
+use crate::record::{Fault, line};
 
-fn timed(ns: f64) -> Came {
-    Came::Timed(CaseTimes {
+fn times(ns: f64) -> CaseTimes {
+    CaseTimes {
         device_ns: Nanoseconds(ns),
         invocations_ns: vec![Nanoseconds(ns), Nanoseconds(1.25 * ns)],
         host_ns: Some(Nanoseconds(9_012.0)),
         cpu_ns: None,
-    })
-}
-
-fn disturbed(ns: f64) -> Came {
-    match timed(ns) {
-        Came::Timed(times) => Came::Disturbed(times),
-        other => other,
+        disturbed: false,
     }
 }
 
-fn run(number: i64, cases: &[(&str, Came)]) -> Reduced {
+fn timed(ns: f64) -> Outcome<CaseTimes> {
+    Outcome::Measured(times(ns))
+}
+
+fn run(number: i64, cases: &[(&str, Outcome<CaseTimes>)]) -> Reduced {
     let header = header();
     Reduced {
         suite: "quick".to_owned(),
@@ -66,16 +64,24 @@ fn damage(added: Added) -> Vec<String> {
 fn what_was_added_reads_back_by_case_and_in_the_order_of_time() {
     let folder = tempfile::tempdir().unwrap();
     let store = HistoryStore::new(folder.path());
+    let reason = || "signal 11".to_owned();
+    let unsupported: Outcome<CaseTimes> = Outcome::Unsupported { reason: reason() };
+    let missing = Outcome::Missing { reason: reason() };
+    let failed = Outcome::Failed {
+        reason: reason(),
+        fault: Fault::Crash,
+        log: String::new(),
+    };
+    let disturbed = CaseTimes {
+        disturbed: true,
+        ..times(0.7)
+    };
     let runs = [
         run(2, &[(B, timed(118_632.0)), (A, timed(1_000.25))]),
-        run(1, &[(C, Came::Unsupported), (A, timed(0.5))]),
+        run(1, &[(C, unsupported), (A, timed(0.5))]),
         run(
             3,
-            &[
-                (B, Came::Failed("signal 11".to_owned())),
-                (C, disturbed(0.7)),
-                (A, Came::Missing("no sample".to_owned())),
-            ],
+            &[(B, failed), (C, Outcome::Measured(disturbed)), (A, missing)],
         ),
     ];
     for (place, run) in runs.iter().enumerate() {
@@ -96,7 +102,7 @@ fn what_was_added_reads_back_by_case_and_in_the_order_of_time() {
     assert_eq!(order, ["reports/1", "reports/2", "reports/3"]);
     for (kept, added) in history.runs.iter().zip([&runs[1], &runs[0], &runs[2]]) {
         assert_eq!(kept.about, added.about);
-        let mut results: Vec<(CaseId, Came)> = kept
+        let mut results: Vec<(CaseId, Outcome<CaseTimes>)> = kept
             .results
             .iter()
             .map(|(number, outcome)| (history.cases[*number as usize].clone(), outcome.clone()))
@@ -149,7 +155,7 @@ fn a_line_that_cannot_be_is_damage() {
     for (from, to, problem) in [
         (":1000.0", ":-5", "a time of -5 ns"),
         ("[1000.0", "[0", "a time of 0 ns"),
-        ("\"timed\"", "\"cooked\"", "unknown variant"),
+        ("\"measured\"", "\"cooked\"", "unknown variant"),
         (
             "\"kind\":\"run\"",
             "\"kind\":\"history\"",

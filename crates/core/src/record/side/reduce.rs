@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::{
-    CaseRecord, Circumstances, Invocation, Side, Status, add_choice, median, median_count,
-};
+use super::{CaseRecord, Circumstances, Invocation, Side, add_choice, median, median_count};
 use crate::last_words;
 use crate::machine::{
     ASKED_OF_CUDA, Counters, Division, EVIDENCE, Structure, Work, moves_data, normalised, of_calls,
@@ -170,6 +168,10 @@ impl Fold {
                 self.failure
                     .get_or_insert_with(|| (text::reason(&reason()), fault));
             }
+            // The reader of lines refuses it.
+            Outcome::Missing { reason } => {
+                self.failure.get_or_insert((reason, Fault::Other));
+            }
         }
         true
     }
@@ -255,14 +257,18 @@ impl Fold {
         self.record
     }
 
-    fn status(&self, settings: &Settings) -> Status {
+    fn status(&self, settings: &Settings) -> Outcome<()> {
         // A failure outranks everything: one crash in five is a crash.
         if let Some((reason, fault)) = self.failure.clone() {
-            return Status::Failed { reason, fault };
+            return Outcome::Failed {
+                reason,
+                fault,
+                log: String::new(),
+            };
         }
         let (there, planned) = self.planned;
         if there < planned {
-            return Status::Missing {
+            return Outcome::Missing {
                 reason: format!("{there} of {planned} invocations are in the file"),
             };
         }
@@ -270,18 +276,18 @@ impl Fold {
         if let Some(reason) = self.refusal.clone() {
             // A case that is supported in some invocations only was not measured.
             return if refused == seen {
-                Status::Unsupported { reason }
+                Outcome::Unsupported { reason }
             } else {
-                Status::Missing {
+                Outcome::Missing {
                     reason: format!("unsupported in {refused} of {seen} invocations: {reason}"),
                 }
             };
         }
         match self.without.filter(|_| !settings.structure_only) {
-            Some(invocation) => Status::Missing {
+            Some(invocation) => Outcome::Missing {
                 reason: format!("invocation {invocation} has no sample"),
             },
-            None => Status::Measured,
+            None => Outcome::Measured(()),
         }
     }
 }

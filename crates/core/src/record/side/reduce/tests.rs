@@ -197,7 +197,7 @@ fn what_other_programs_disturbed_keeps_its_values_and_says_so() {
         (measurement.disturbed, measurement.first_call_disturbed) = change;
     }
     let record = reduced(outcomes);
-    assert_eq!(record.status, Status::Measured);
+    assert_eq!(record.status, Outcome::Measured(()));
     let device = Vec::from_iter(record.values(Metric::Device));
     assert_eq!(device, [1.0, 2.0, 3.0, 4.0, 5.0]);
     let invocations_of = |metric| -> Vec<u32> {
@@ -230,7 +230,7 @@ fn what_is_measured_in_some_invocations_alone_is_missing() {
         outcomes
     };
     let missing = |outcomes: Vec<(u32, Outcome)>| match reduced(outcomes).status {
-        Status::Missing { reason } => reason,
+        Outcome::Missing { reason } => reason,
         other => panic!("{other:?}"),
     };
     for (outcomes, reason) in [
@@ -260,9 +260,9 @@ fn what_is_measured_in_some_invocations_alone_is_missing() {
         assert_eq!(missing(outcomes), reason);
     }
     let refused_all = reduced(replaced(&[0, 1, 2, 3, 4], refused));
-    assert!(matches!(refused_all.status, Status::Unsupported { .. }));
+    assert!(matches!(refused_all.status, Outcome::Unsupported { .. }));
     let more = reduced(five_and(vec![measured(6.0), measured(7.0)]));
-    assert_eq!(more.status, Status::Measured);
+    assert_eq!(more.status, Outcome::Measured(()));
     assert_eq!(more.invocations.len(), 7);
 }
 
@@ -275,7 +275,7 @@ fn one_failure_in_any_invocation_is_a_failure() {
     beside[2].1 = refused();
     beside.remove(3);
     for outcomes in [later, first, beside] {
-        let Status::Failed { reason, fault } = reduced(outcomes).status else {
+        let Outcome::Failed { reason, fault, .. } = reduced(outcomes).status else {
             panic!("not failed");
         };
         assert_eq!(fault, Fault::Crash);
@@ -403,7 +403,7 @@ fn a_reason_of_megabytes_is_cut() {
         log: String::new(),
     };
     let side = Side::from_run("head", &run(vec![(0, outcome)]));
-    let Status::Failed { reason, .. } = &side.cases[&CaseId(CASE.into())].status else {
+    let Outcome::Failed { reason, .. } = &side.cases[&CaseId(CASE.into())].status else {
         panic!("{:?}", side.cases);
     };
     assert!(reason.len() < 17_000 && reason.ends_with('…'));
