@@ -258,6 +258,7 @@ mod tests {
         let nasty = "\u{1b}[31mred\u{1b}[0m\u{1b}]0;title\u{7} a\tb\r\nc\u{8}\u{0}\u{202e}d";
         assert_eq!(clean(nasty), "red a b\ncd");
         assert_eq!(one_line(nasty), "red a b cd");
+        assert_eq!(clean("a\u{61c}b\u{2029}c\u{e0041}d"), "abcd");
         assert_eq!(clean("\u{1b}["), "");
         assert_eq!(clean("\u{1b}]0;never ended"), "");
         assert_eq!(clean("50%\r100%"), "50%\n100%");

@@ -7,7 +7,6 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io::Write;
 
-use super::device;
 use super::facts::{CaseSide, FIGURES, FactFigure, coefficient_of_variation};
 use super::judgement::accounts;
 use super::text::{one_line, shorten};
@@ -16,6 +15,7 @@ use regatta_core::machine::METRICS;
 use regatta_core::record::{Entry, Outcome, disturbance, median};
 use regatta_core::suite::{Action, Metric};
 use regatta_judge::judgement::{MetricRow, Row, Uncounted};
+use regatta_judge::structure::multiprocessors;
 use regatta_worker::case::{Case, CaseId, FACETS, ParamValue};
 use regatta_worker::units::{Nanoseconds, Share};
 
@@ -227,8 +227,8 @@ fn cases(table: &mut Table, report: &Report, within: &Spreads) -> Result<(), ::c
     table.write_record(&names)?;
 
     let filter = report.judgement.head.filter.as_deref().unwrap_or_default();
-    let sms = device::sms(&report.head.header);
     for (row, case) in rows.iter().zip(&cases) {
+        let sms = multiprocessors(&report.head.header, &row.case);
         let record = head.cases.get(&row.case);
         let mut cells = vec![text_cell(&row.case.0)];
         let facet = |name: &str| case.as_ref().map_or(String::new(), |case| case.facet(name));

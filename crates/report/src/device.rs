@@ -70,13 +70,6 @@ pub(super) fn intensity(row: &Row, operators: &Operators) -> f64 {
         .unwrap_or(0.0)
 }
 
-/// Multiprocessors of the machine's GPU, where the run says it.
-pub(super) fn sms(header: &RunHeader) -> Option<u32> {
-    let facts = header.machine.hard.iter();
-    let mut counts = facts.filter(|(name, _)| *name == "sms" || name.ends_with(".sms"));
-    counts.find_map(|(_, sms)| sms.parse().ok())
-}
-
 /// Multiprocessors that a launch gives a block: `1 of 132`.
 pub(super) fn used(launch: &Launch, sms: Option<u32>) -> Option<String> {
     let sms = sms.filter(|&sms| sms > 0)?;

@@ -11,6 +11,7 @@ use regatta_core::record::disturbance::{describe, worst};
 use regatta_core::record::{CaseRecord, Conditions, Entry, Outcome, median};
 use regatta_core::suite::Metric;
 use regatta_judge::judgement::{Row, Timing, Uncounted, Word};
+use regatta_judge::structure::multiprocessors;
 use regatta_worker::case::ParamValue;
 use regatta_worker::units::{ARROW, Nanoseconds, Share, numbers};
 
@@ -122,7 +123,7 @@ pub(crate) type Fact = (String, String, bool);
 /// Facts of a case for its details: figures, effective parameters, errors of its results.
 pub(crate) fn facts(report: &Report, row: &Row) -> Vec<Fact> {
     let header = &report.head.header;
-    let sms = device::sms(header);
+    let sms = multiprocessors(header, &row.case);
     let records = [
         report.side.cases.get(&row.case),
         report.base.and_then(|base| base.cases.get(&row.case)),

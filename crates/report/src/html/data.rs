@@ -22,6 +22,7 @@ use regatta_core::record::CaseRecord;
 use regatta_core::suite::Metric;
 use regatta_judge::axes::AxisTable;
 use regatta_judge::judgement::{Change, Row, Timing, Word, tally};
+use regatta_judge::structure::multiprocessors;
 use regatta_worker::units::{Bytes, Digits, NONE, Ratio, counted, numbers};
 
 /// The document as text that ends no element it stands in.
@@ -204,7 +205,7 @@ fn details(context: &PageContext, row: &Row, strings: &mut Strings, calls: &mut 
         },
         head_ns,
     );
-    let sms = device::sms(&context.report.head.header);
+    let sms = multiprocessors(&context.report.head.header, &row.case);
     let mut call = |record: Option<&CaseRecord>| {
         let counters = record?.counters.as_deref();
         let call = call(record?.structure.as_deref()?, counters, sms);
