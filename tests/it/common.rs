@@ -88,15 +88,6 @@ impl Place {
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
 
-    /// Commits all that is here, but for what regatta and Python leave.
-    pub fn committed(self) -> Place {
-        self.write(".gitignore", "reports\n__pycache__\ncache\n");
-        self.git(&["init", "-q", "-b", "main"]);
-        self.git(&["add", "-A"]);
-        self.git(&["commit", "-q", "-m", "one"]);
-        self
-    }
-
     pub fn write(&self, name: &str, text: &str) {
         fs::write(self.path().join(name), text).unwrap();
     }

@@ -4,15 +4,11 @@
 mod common;
 
 mod files;
-mod forged;
 mod forks;
-
 mod kills;
 mod leftovers;
 mod nightly;
-mod operators;
 mod pages;
-mod scripts;
 mod secrets;
 mod situations;
 mod terminal;

@@ -32,8 +32,13 @@ transcripts! {
     #[ignore = "needs NumPy and JAX"] examples_python
     failing_workers history identity init injection instructions
     #[ignore = "needs JAX"] jax
+    #[ignore = "needs NumPy"] operators
+    #[ignore = "needs NumPy and JAX"] operators_declared
+    #[ignore = "needs NumPy"] operators_refused
     promises refused_commands refused_files refused_suites refused_workers
-    resume secrets shards structure suites terminal trace trace_import tuners whose_code worker_logs
+    resume scripts
+    #[ignore = "needs NumPy"] scripts_numpy
+    secrets shards structure suites terminal trace trace_import tuners whose_code worker_logs
 }
 
 #[test]

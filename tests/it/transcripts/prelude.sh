@@ -82,3 +82,41 @@ shows() {
   grep -e "$pattern" $said
   return $code
 }
+
+# says WORDS COMMAND...: these words, where a command prints them, whatever the lines that it breaks.
+says() {
+  local words="$1" code
+  shift
+  "$@" >$said 2>&1
+  code=$?
+  tr -s ' \n' '  ' <$said | grep -oFe "$words" | sort -u
+  return $code
+}
+
+# edit FILE FROM TO: puts TO in the place of FROM.
+edit() {
+  from="$2" to="$3" perl -0pi -e 's/\Q$ENV{from}\E/$ENV{to}/g or die "$ARGV has no $ENV{from}\n"' "$1"
+}
+
+# One invocation of few samples, for what looks at results and not at times.
+short='\n[measure]\ninvocations = 1\nsamples = 5\nbudget_ms = 20\n'
+
+top=$PWD
+
+# example NAME: a folder of its own with a committed copy of an example.
+example() {
+  cd "$(mktemp -d $top/example-XXXXXX)"
+  cp -r $SOURCE/examples/$1/. .
+  printf "$short" >>$1.toml
+  echo __pycache__ >.gitignore
+  checkout
+}
+
+# declares CODE: a folder of its own with a committed suite, of standard input, and the code of its function.
+declares() {
+  cd "$(mktemp -d $top/declared-XXXXXX)"
+  printf "$1" >mine.py
+  { cat; printf "$short"; } >mine.toml
+  echo __pycache__ >.gitignore
+  checkout
+}
