@@ -3,7 +3,9 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -178,6 +180,15 @@ impl Roots {
                 shown(&source)
             ));
         }
+        if let Some((file, source)) = self.built_for_both(&files) {
+            return Some(format!(
+                "loaded {}, as the other side did, and {} differs between the two, so both sides may \
+                 measure the same code. Have each side build it in its own checkout: unset what \
+                 names a folder for both (CARGO_TARGET_DIR), and give the suite a [build]",
+                shown(&file),
+                shown(&source)
+            ));
+        }
         if let Some(file) = self.missing_in_other(&files) {
             return Some(format!(
                 "loaded {}, which git ignores and {} does not have, so the other side may run other \
@@ -334,21 +345,48 @@ impl Roots {
             file.starts_with(package) && file.extension().is_some_and(|ending| ending == "so")
         };
         let library = files.iter().find(compiled)?;
+        let source = self.is_shared(library).then(|| self.differing().next())?;
+        Some((library.clone(), source?.clone()))
+    }
+
+    /// A program or library outside of the checkouts that both sides load, and a source that differs
+    /// between them: it was made since a revision was checked out, or has the source's name.
+    fn built_for_both(&self, files: &BTreeSet<PathBuf>) -> Option<(PathBuf, PathBuf)> {
+        let roots = [&self.own, &self.other];
+        let changed = |path: &Path| fs::metadata(path).and_then(|facts| facts.modified()).ok();
+        // Git writes this file of a worktree once.
+        let checked_out = roots.map(|root| root.join(".git"));
+        let checked_out = checked_out.iter().filter(|path| path.is_file());
+        let checked_out = checked_out.filter_map(|path| changed(path)).max();
+        let libraries = files
+            .iter()
+            .filter(|file| !roots.iter().any(|root| file.starts_with(root)))
+            .filter(|file| is_code_of_user(file) && is_elf(file));
+        libraries
+            .filter(|file| self.is_shared(file))
+            .find_map(|file| {
+                // A cache that is named by contents has one for each side.
+                let is_new = checked_out < changed(file) && !file.iter().any(is_digest);
+                let name = library_name(file);
+                let is_named =
+                    |source: &&PathBuf| source.file_stem().is_some_and(|stem| *stem == *name);
+                let source = self.differing().find(|source| is_new || is_named(source))?;
+                Some((file.clone(), source.clone()))
+            })
+    }
+
+    /// True for a library that the other side loaded before this one.
+    fn is_shared(&self, library: &Path) -> bool {
         let mut shared = self.shared.borrow_mut();
-        if let Some(root) = shared.get(library)
-            && *root != self.own
-        {
-            let differs = |source: &&PathBuf| {
-                let [own, other] =
-                    [&self.own, &self.other].map(|root| fs::read(root.join(source)).ok());
-                own != other
-            };
-            let mut sources = self.tracked().filter(|source| is_compiled(source));
-            let source = sources.find(differs)?;
-            return Some((library.clone(), source.clone()));
-        }
-        shared.insert(library.clone(), self.own.clone());
-        None
+        let root = shared.entry(library.to_owned());
+        *root.or_insert_with(|| self.own.clone()) != self.own
+    }
+
+    /// Sources that are compiled and differ between the two sides.
+    fn differing(&self) -> impl Iterator<Item = &PathBuf> {
+        let contents = |root: &Path, source: &Path| fs::read(root.join(source)).ok();
+        let sources = self.tracked().filter(|source| is_compiled(source));
+        sources.filter(move |source| contents(&self.own, source) != contents(&self.other, source))
     }
 
     /// Code that git tracks in either checkout.
@@ -362,6 +400,27 @@ impl Roots {
             })
         })
     }
+}
+
+/// True for a compiled program or library.
+fn is_elf(path: &Path) -> bool {
+    let mut begins = [0; 4];
+    let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut begins));
+    read.is_ok() && begins == *b"\x7fELF"
+}
+
+/// The name of a library or program as its source has it: `k` of `libk.so`, `k.cpython-311.so`.
+fn library_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.split('.').next().unwrap_or_default();
+    name.strip_prefix("lib").unwrap_or(name).to_owned()
+}
+
+/// True for a part of a path that is a checksum.
+fn is_digest(part: &OsStr) -> bool {
+    let part = part.to_string_lossy();
+    let name = part.split('.').next().unwrap_or_default();
+    name.len() >= 26 && name.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
 /// Files of one installed package whose contents are looked for in all of a repository.
@@ -455,6 +514,8 @@ fn holds_code(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::files::testing::files;
 
@@ -622,6 +683,54 @@ mod tests {
         assert_eq!(base.copied(&loaded), None);
         let (file, source) = head.copied(&loaded).unwrap();
         assert_eq!((file, source), (at(library), "csrc/k.cu".into()));
+    }
+
+    #[test]
+    fn a_library_that_is_built_into_a_folder_of_both_sides_is_of_one_of_them() {
+        let digest = "cache/4f0c1d2e3a5b6978a0b1c2d3e4f50617/launch.so";
+        let built = [
+            "old/other.so",
+            "old/libk.so",
+            "base/.git",
+            "target/libmine.so",
+            digest,
+        ];
+        let text = "\u{7f}ELF";
+        let all: Vec<(&str, &str)> = CHECKOUTS
+            .into_iter()
+            .chain(built.map(|name| (name, text)))
+            .collect();
+        let (_folder, at) = files(&all);
+        for (place, name) in built.iter().enumerate() {
+            let time = SystemTime::now() + Duration::from_secs(60 * place as u64);
+            fs::File::open(at(name))
+                .unwrap()
+                .set_modified(time)
+                .unwrap();
+        }
+        let objection = |name: &str| {
+            let base = roots(&at);
+            let head = Roots {
+                own: at("head"),
+                other: at("base"),
+                others: vec![at("base")],
+                shared: Rc::clone(&base.shared),
+                ..roots(&at)
+            };
+            let loaded = BTreeSet::from([at(name)]);
+            assert_eq!(base.objection(&loaded, false), None, "{name}");
+            head.objection(&loaded, false)
+        };
+        for name in ["old/other.so", digest] {
+            assert_eq!(objection(name), None, "{name}");
+        }
+        for name in ["old/libk.so", "target/libmine.so"] {
+            let words = objection(name).unwrap();
+            assert!(
+                words.contains("csrc/k.cu differs between the two"),
+                "{words}"
+            );
+        }
     }
 
     #[test]
