@@ -194,17 +194,15 @@ pub fn build_suite(build: &Build, folder: &Path) -> Result<SuiteBuild, BuildingE
     let before = stamps(build, here);
     let built = self::build(build, here, None)?;
     let rebuilt = build.makes.is_empty() || before != stamps(build, here);
-    if !build.makes.is_empty() {
-        let file = folder.join(BUILD_FILE);
-        let took = if rebuilt {
-            Some(built.clone())
-        } else {
-            noted(&file, build, here)
-        };
-        fs::create_dir_all(folder)
-            .and_then(|()| note(&file, build, here, took, BTreeMap::new()))
-            .map_err(|error| not_written(&file, &error))?;
-    }
+    let file = folder.join(BUILD_FILE);
+    let took = if rebuilt {
+        Some(built.clone())
+    } else {
+        noted(&file, build, here)
+    };
+    fs::create_dir_all(folder)
+        .and_then(|()| note(&file, build, here, took, BTreeMap::new()))
+        .map_err(|error| not_written(&file, &error))?;
     Ok(SuiteBuild { built, rebuilt })
 }
 
@@ -234,16 +232,33 @@ pub fn builds_of_run(
     builds
 }
 
-/// A file of this folder that changed after the last build of a suite, by hand or by
-/// [`build_suite`], which keeps it in `folder`; `None` where nothing changed.
-pub(crate) fn not_built(build: &Build, folder: &Path) -> Option<PathBuf> {
-    let here = Path::new(".");
-    let made = stamps(build, here)?.into_values().max()?;
-    let built = newest(&folder.join(BUILD_FILE)).map_or(made, |noted| noted.max(made));
-    let sources = sources(&build.makes).into_iter();
+/// Why what the build of `suite` makes here may not be of the code as it is, by its outputs and by
+/// when [`build_suite`] kept it in `folder`; `None` where nothing changed since.
+pub(crate) fn not_built(build: &Build, suite: &str, folder: &Path) -> Option<String> {
+    let makes = &build.makes;
+    if let Some(path) = makes
+        .iter()
+        .find(|path| fs::symlink_metadata(path).is_err())
+    {
+        let path = path.display();
+        return Some(format!(
+            "{path}, which [build] of suite {suite} makes, is not there"
+        ));
+    }
+    let made = makes.iter().filter_map(|path| newest(path).ok()).max();
+    let Some(built) = made.max(newest(&folder.join(BUILD_FILE)).ok()) else {
+        return Some(format!(
+            "it is not known whether [build] of suite {suite} made what is measured, as `makes` \
+             names nothing"
+        ));
+    };
+    let sources = sources(makes).into_iter();
     let changed = sources.map(|path| (newest(&path).unwrap_or(0), path));
     let (last, path) = changed.max()?;
-    (last > built).then_some(path)
+    (last > built).then(|| {
+        let path = path.display();
+        format!("{path} changed after [build] of suite {suite} made what is measured")
+    })
 }
 
 /// All that a build makes, as it is; `None` where something is not there.
@@ -277,6 +292,26 @@ mod tests {
             makes: vec!["out".into()],
             origin: String::new(),
         }
+    }
+
+    #[test]
+    fn what_is_not_known_to_be_built_is_named() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("reports");
+        let build = |makes: &[&str]| Build {
+            command: vec!["true".to_owned()],
+            makes: makes.iter().map(Into::into).collect(),
+            origin: String::new(),
+        };
+        let reason = |makes: &[&str]| not_built(&build(makes), "s", &folder).unwrap_or_default();
+        assert!(reason(&["no-such"]).contains("no-such, which [build] of suite s makes, is not"));
+        assert!(reason(&[]).contains("not known whether [build] of suite s made"));
+        build_suite(&build(&[]), &folder).unwrap();
+        // The sources of this crate are older.
+        assert_eq!(reason(&[]), "");
+        let noted = fs::File::open(folder.join(BUILD_FILE)).unwrap();
+        noted.set_modified(UNIX_EPOCH).unwrap();
+        assert!(reason(&[]).contains("changed after [build] of suite s made"));
     }
 
     #[test]
