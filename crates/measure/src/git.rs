@@ -18,6 +18,7 @@ use regatta_core::checksum::Checksum;
 use regatta_core::locked::{LockedFolder, removed};
 use regatta_core::output;
 use regatta_core::record::{Built, Git};
+use regatta_core::suite::document::or_near;
 use regatta_core::text::plain_name;
 
 /// Options that keep the caller's own git from running programs, paging, or writing paths in a
@@ -99,12 +100,22 @@ fn commit(here: &Path, revision: &str) -> Result<String, SetupError> {
     let Ok(commit) = parsed(revision) else {
         // Outside of a checkout this says so.
         let shallow = ask(here, &["rev-parse", "--is-shallow-repository"])?;
-        let fix = match shallow.as_str() {
-            "true" => "the clone is shallow: run `git fetch --unshallow`",
-            _ => "fetch it",
+        let remotes = ask(here, &["remote"]).unwrap_or_default();
+        let branch = remotes.lines().find_map(|remote| {
+            let branch = revision.strip_prefix(remote)?.strip_prefix('/')?;
+            Some((remote, branch))
+        });
+        // A clone of one branch fetches no other unless it is named.
+        let fix = match (branch, shallow.as_str()) {
+            (Some((remote, branch)), _) => format!(
+                "run `git fetch {remote} +refs/heads/{branch}:refs/remotes/{remote}/{branch}`"
+            ),
+            (None, "true") => "the clone is shallow: run `git fetch --unshallow --tags`".to_owned(),
+            (None, _) => "fetch it".to_owned(),
         };
+        let near = branch.map_or_else(|| near(here, revision), |_| String::new());
         return Err(SetupError(format!(
-            "`{revision}` names no commit of this checkout; {fix}, or name another"
+            "`{revision}` names no commit of this checkout; {fix}, or name another{near}"
         )));
     };
     // Git takes a tag before a branch, with no more than a warning.
@@ -114,6 +125,24 @@ fn commit(here: &Path, revision: &str) -> Result<String, SetupError> {
              `refs/heads/{revision}` or `refs/tags/{revision}`"
         ))),
         _ => Ok(commit),
+    }
+}
+
+/// The branch or tag that was meant: that of a remote, or the nearest.
+fn near(here: &Path, revision: &str) -> String {
+    // `origin` alone is the remote's head, of another name.
+    let format = "--format=%(if)%(symref)%(then)%(else)%(refname:short)%(end)";
+    let names = ask(here, &["for-each-ref", format]).unwrap_or_default();
+    let mut known = names
+        .lines()
+        .filter(|name| !name.is_empty() && *name != revision);
+    let is_of_remote = |name: &&str| {
+        name.split_once('/')
+            .is_some_and(|(_, branch)| branch == revision)
+    };
+    match known.clone().find(is_of_remote) {
+        Some(name) => format!("; did you mean `{name}`?"),
+        None => or_near(revision, &mut known),
     }
 }
 

@@ -324,9 +324,7 @@ impl Setup {
             revision,
             args,
         };
-        let worktree = Worktree::check_out(Path::new("."), revision, &how);
-        let mut worktree =
-            worktree.map_err(|error| SetupError(format!("{error}{}", near(revision))))?;
+        let mut worktree = Worktree::check_out(Path::new("."), revision, &how)?;
         match self.suite_of(&worktree.directory, args) {
             RevisionSuite::Checkout => {}
             RevisionSuite::Own {
@@ -515,13 +513,6 @@ impl Setup {
             }
         }
     }
-}
-
-/// `; did you mean `main`?`, where a branch or a tag has nearly this name.
-fn near(revision: &str) -> String {
-    let heads = ["for-each-ref", "--format=%(refname:short)"];
-    let names = git::ask(Path::new("."), &heads).unwrap_or_default();
-    or_near(revision, names.lines().filter(|name| *name != revision))
 }
 
 /// The requirements of a lock: those of a suite's environment, each pinned.
