@@ -74,16 +74,31 @@ impl Script {
 
     /// The suite of its calls, which are known once it has run.
     pub fn suite(self) -> Result<Suite, String> {
+        let file_name = |text: &str| {
+            let name = plain_name(text);
+            if names_a_file(&name) {
+                name
+            } else {
+                format!("script{name}")
+            }
+        };
         let stem = self.file.file_stem().unwrap_or_default().to_string_lossy();
-        let mut name = plain_name(&stem);
-        if !names_a_file(&name) {
-            name = format!("script{name}");
-        }
         // No worker of regatta's own has a name that ends so.
-        let worker = format!("{}.py", name.chars().take(60).collect::<String>());
-        if name != stem {
+        let worker = file_name(&stem).chars().take(60).collect::<String>() + ".py";
+        // Reports and baselines of `a/bench.py` are not those of `b/bench.py`.
+        let here = std::env::current_dir().unwrap_or_default();
+        let file = self.file.strip_prefix(here).unwrap_or(&self.file);
+        let path = file.strip_prefix(".").unwrap_or(file).with_extension("");
+        let path = path.to_string_lossy().replace('/', ".");
+        let end = path
+            .char_indices()
+            .rev()
+            .nth(99)
+            .map_or(0, |(place, _)| place);
+        let mut name = file_name(&path[end..]);
+        if name != path {
             // The names of two scripts may be one in plain characters, and their reports may not.
-            name = format!("{name}-{}", Checksum::new([&*stem]).name());
+            name = format!("{name}-{}", Checksum::new([path]).name());
         }
         let mut suite = Suite {
             description: format!("calls that {} has timed", self.file.display()),
@@ -136,7 +151,7 @@ mod tests {
         assert_eq!(script.file, Path::new("benchmarks/my_bench.py"));
         assert_eq!(script.arguments, arguments);
         let suite = script.suite().unwrap();
-        assert_eq!(suite.name, "my_bench");
+        assert_eq!(suite.name, "benchmarks.my_bench");
         assert!(suite.scripts.contains("my_bench.py"));
         let name = |text: &str| Script::parse(text).unwrap().unwrap().suite().unwrap().name;
         let names = [
@@ -147,6 +162,16 @@ mod tests {
         ]
         .map(name);
         assert!(names[0] != names[1] && names[2] != names[3], "{names:?}");
+        let here = std::env::current_dir().unwrap().display().to_string();
+        let names = ["./a/bench.py", "a/bench.py", &format!("{here}/a/bench.py")];
+        for path in names {
+            assert_eq!(name(&format!("script:{path}")), "a.bench");
+        }
+        let long = format!("script:{}/bench.py", "a".repeat(300));
+        for other in ["script:/a/bench.py", "script:../a/bench.py", &long] {
+            let name = name(other);
+            assert!(name != "a.bench" && names_a_file(&name), "{name}");
+        }
         assert_eq!(Script::parse("quick"), None);
         for wrong in ["script:", "script:bench", "script:'bench.py"] {
             assert!(Script::parse(wrong).unwrap().is_err(), "{wrong}");
