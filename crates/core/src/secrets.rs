@@ -13,12 +13,13 @@ const KEPT_VARIABLES: &str = include_str!("kept_variables.txt");
 const PLAIN_OPTIONS: &str = include_str!("kept_options.txt");
 
 /// Words in the names of variables and options whose values are secrets.
-const SECRET: [&str; 14] = [
+const SECRET: [&str; 15] = [
     "key",
     "token",
     "secret",
     "passw",
     "passphrase",
+    "passcode",
     "pwd",
     "cred",
     "auth",
@@ -31,15 +32,15 @@ const SECRET: [&str; 14] = [
 ];
 
 /// Words of such names that mean a secret only when they stand alone: `pass`, and not `bypass`.
-const SECRET_ALONE: [&str; 10] = [
-    "pass", "pat", "pin", "otp", "pw", "sid", "sig", "jwt", "u", "p",
+const SECRET_ALONE: [&str; 12] = [
+    "pass", "pat", "pin", "otp", "totp", "mfa", "pw", "sid", "sig", "jwt", "u", "p",
 ];
 
 /// Names with a word of [`SECRET`] that count something; a number is kept of these.
 const COUNTS: [&str; 2] = ["keys", "tokens"];
 
 /// The beginnings of well-known tokens.
-const TOKENS: [&str; 18] = [
+const TOKENS: [&str; 28] = [
     "ghp_",
     "gho_",
     "ghu_",
@@ -58,6 +59,16 @@ const TOKENS: [&str; 18] = [
     "npm_",
     "pypi-Ag",
     "eyJ",
+    "AIza",
+    "ya29.",
+    "GOCSPX-",
+    "xapp-",
+    "dckr_pat_",
+    "SG.",
+    "sk_test_",
+    "rk_live_",
+    "gsk_",
+    "AGE-SECRET-KEY-",
 ];
 
 /// The first word of a version of a comparison.
@@ -277,7 +288,7 @@ fn kept(text: &str, name: &str, hide: Hide) -> String {
         return each.collect::<Vec<_>>().join(",");
     }
     if let Some((before, after)) = text.split_once(':') {
-        if SCHEMES.contains(&before) && is_path_like(after) {
+        if SCHEMES.contains(&before) && (after.is_empty() || is_path_like(after)) {
             return format!("{before}:{}", path(after, hide));
         }
         // `bench.py:softmax`, `package.module:function`, `torch/flash:s4096`.
@@ -491,9 +502,17 @@ pub fn description(text: &str) -> String {
 /// A message without what is known to be a secret by its name, its form or its place in an address.
 pub fn message(text: &str) -> String {
     let mut hides_rest = false;
+    // The quote that ends a value of several words.
+    let mut quoted: Option<char> = None;
     let mut option: Option<String> = None;
-    let words = text.split_inclusive([' ', '\n', ',']).map(|part| {
-        let word = part.trim_end_matches([' ', '\n', ',']);
+    let (mut is_name_alone, mut is_assigned) = (false, false);
+    let parts = text.split_inclusive([' ', '\n', ',']).flat_map(|part| {
+        // The pairs of a connection or a query.
+        let is_pairs = !part.contains("://") && part.contains('=');
+        part.split_inclusive(move |c| is_pairs && ";&?#".contains(c))
+    });
+    let words = parts.map(|part| {
+        let word = part.trim_end_matches([' ', '\n', ',', ';', '&', '?', '#']);
         let asked = option.take().filter(|_| !word.starts_with('-'));
         if let Some(Flag::Alone(name)) = flag(word)
             && word.starts_with("--")
@@ -509,26 +528,39 @@ pub fn message(text: &str) -> String {
         let is_place = has_file_ending(name) && !word.contains('=');
         let named = name.len() < word.len() && names_a_secret(name) && is_name(name) && !is_place;
         // `KeyError: missing key: head_dim` has no secret.
+        let counts = ["key", "keys", "tokens"].contains(&name);
         let heads = word.ends_with(':')
             && !word.contains('=')
             && named
-            && !["key", "keys", "tokens"].contains(&name)
+            && !counts
             && !name.ends_with("Error");
+        // `token = VALUE`.
+        let is_value = std::mem::take(&mut is_assigned);
+        is_assigned = ["=", ":"].contains(&word) && is_name_alone;
+        is_name_alone = name == word && names_a_secret(name) && is_name(name) && !counts;
         let opens = heads || lower == "bearer";
-        let is_hidden = hides_rest || has_token(word);
+        let is_quoted = quoted.is_some();
+        quoted = quoted.filter(|quote| !word.contains(*quote) && !part.ends_with('\n'));
+        let is_hidden = hides_rest || is_quoted || has_token(word);
         hides_rest |= opens;
         if is_hidden {
             return format!("{HIDDEN}{}", &part[word.len()..]);
         }
-        let value = word.find(['=', ':']).map_or("", |at| &word[at + 1..]);
+        let value = match word.find(['=', ':']) {
+            _ if is_value => word,
+            Some(at) if named => &word[at + 1..],
+            _ => "",
+        };
+        let quote = value.chars().next().filter(|c| "\"'".contains(*c));
+        quoted = quote.filter(|quote| value.matches(*quote).count() == 1 && !part.ends_with('\n'));
         let shown = match word.split_once("://") {
             _ if asked.is_some() => {
                 kept(word, &asked.unwrap_or_default(), &|_, _| HIDDEN.to_owned())
             }
-            Some((scheme, rest)) if rest.contains(['@', '?']) => {
+            Some((scheme, rest)) if rest.contains(['@', '?']) || rest.contains('=') => {
                 address(scheme, rest, &|_, _| HIDDEN.to_owned())
             }
-            None if named && !value.is_empty() && !is_number(value) => {
+            None if !value.is_empty() && !is_number(value.trim_end_matches(':')) => {
                 format!("{}{HIDDEN}", &word[..word.len() - value.len()])
             }
             _ => word.to_owned(),

@@ -56,6 +56,15 @@ fn a_command_line_is_kept_without_its_secrets() {
             "nvcc -O3 -std=c++17 -arch sm_90a -I/usr/include -o out/k.so k.cu",
         ),
         ("serve --hub hf_0123456789abcdef0123", "serve --hub ***"),
+        ("git: worker: hunter2:", "git: worker: ***"),
+        (
+            "serve --passcode 123456 --totp=123456",
+            "serve --passcode *** --totp=***",
+        ),
+        (
+            "python setup.py -q build_ext --inplace",
+            "python setup.py -q build_ext --inplace",
+        ),
         (
             "regatta run --set torch/sdpa.num_splits_key=1",
             "regatta run --set torch/sdpa.num_splits_key=1",
@@ -126,6 +135,36 @@ fn what_a_worker_says_of_a_device_or_version_is_kept() {
     let printed =
         "started with --db-password hunter --num-splits-key 4, --quiet: --token, --causal";
     assert_eq!(message(printed), printed.replace("hunter", HIDDEN));
+    for form in [
+        "Server=h;Password=S3cret;Timeout=3",
+        "AccountName=a;AccountKey=S3cret==;x=1",
+        "GET /models?sig=S3cret&page=1",
+        "see https://h/x#access_token=S3cret",
+        "https://h/x;token=S3cret",
+        "password = 'S3cret'",
+        "api_key : S3cret",
+        "password=\"two S3cret\"",
+        "key AIzaS3cret0123456789",
+        "SG.S3cret0123456789",
+    ] {
+        let shown = message(form);
+        assert!(!shown.contains("S3cret"), "{form}: {shown}");
+    }
+    let quoted = "password='two S3cret' c\ntoken = \"S3cret\nValueError: d";
+    assert_eq!(
+        message(quoted),
+        "password=*** *** c\ntoken = ***\nValueError: d"
+    );
+    for form in [
+        "a; b=1 & c",
+        "x? y#3",
+        "f(key = 3): a missing key: b",
+        "tokens=7;keys=3",
+        "num_splits_key = 3: no",
+        "key = 'a b'\nValueError: c",
+    ] {
+        assert_eq!(message(form), form);
+    }
     let place = "worker a: multi_token_softmax.py:9: KeyError: no case";
     assert_eq!(message(place), place);
 }
