@@ -122,8 +122,9 @@ fn shown(judgement: &Judgement) -> String {
     summary + &restructured(judgement).unwrap_or_default()
 }
 
-/// The upper end of the intervals of all cases that were compared, of a judgement that passed.
-pub fn largest_slowdown(judgement: &Judgement) -> Option<Share> {
+/// The upper end of the intervals of all cases that were compared, of a judgement that passed; below
+/// one where each is faster.
+pub fn largest_slowdown(judgement: &Judgement) -> Option<Ratio> {
     if judgement.verdict.outcome != VerdictOutcome::Passed {
         return None;
     }
@@ -132,11 +133,10 @@ pub fn largest_slowdown(judgement: &Judgement) -> Option<Share> {
         let Some(device) = row.metric(Metric::Device) else {
             continue;
         };
-        let high = row.deciding(device).change.high?.growth();
-        most = Some(most.map_or(high, |most: Share| most.max(high)));
+        let high = row.deciding(device).change.high?;
+        most = Some(most.map_or(high, |most: Ratio| most.max(high)));
     }
-    most.map(|most| most.max(Share(0.0)))
-        .filter(|most| most.0.is_finite())
+    most.filter(|most| most.0.is_finite())
 }
 
 /// Structure that changed where no time got worse: `; structure changed in 2 cases, first CASE:

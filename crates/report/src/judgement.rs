@@ -124,7 +124,7 @@ pub(crate) fn verdict(judgement: &Judgement) -> Document {
     let base = judgement.base.as_ref();
     let sides = [
         Some(by_axes(judgement)).filter(|text| !text.is_empty()),
-        largest_slowdown(judgement).map(|most| format!("No case is more than {most} slower.")),
+        largest_slowdown(judgement).map(at_most),
         Some(side("head", &judgement.head)),
         base.map(|base| side("base", base)),
     ];
@@ -140,6 +140,15 @@ pub(crate) fn verdict(judgement: &Judgement) -> Document {
         ],
         ..Document::default()
     }
+}
+
+/// The largest slowdown that the intervals allow, or the least gain.
+fn at_most(most: Ratio) -> String {
+    if most < Ratio(0.9995) {
+        return format!("Each case is at least {}.", most.in_words());
+    }
+    let most = most.max(Ratio::ONE).growth();
+    format!("No case is more than {most} slower.")
 }
 
 /// The lists of rows, failures first.
@@ -588,6 +597,18 @@ mod tests {
         let shown = count(&plain(&scene));
         assert!((5..=6).contains(&shown), "{shown}");
         assert_eq!(count(&whole(&scene)), 50);
+    }
+
+    #[test]
+    fn what_passed_is_no_slower_than_or_at_least_so_much_faster() {
+        for (high, sentence) in [
+            (1.024, "No case is more than 2.4 % slower."),
+            (0.9999, "No case is more than 0.0 % slower."),
+            (0.9, "Each case is at least 10.0 % faster."),
+            (0.25, "Each case is at least 4.00x faster."),
+        ] {
+            assert_eq!(at_most(Ratio(high)), sentence);
+        }
     }
 
     #[test]
