@@ -75,7 +75,17 @@ fn bytes(directory: &Path, arguments: &[impl AsRef<OsStr>]) -> Result<Vec<u8>, S
     }
     let words = String::from_utf8_lossy(&output.stderr);
     let first = words.lines().find(|line| !line.trim().is_empty());
-    let words = first.map_or_else(|| output.status.to_string(), str::to_owned);
+    // A checkout of another user's names the command that trusts it.
+    let fix = words
+        .lines()
+        .find(|line| line.trim().starts_with("git config "));
+    let fix = fix.map_or(String::new(), |fix| {
+        format!("; to trust it: {}", fix.trim())
+    });
+    let words = first.map_or_else(
+        || output.status.to_string(),
+        |first| format!("{first}{fix}"),
+    );
     let arguments = arguments.iter().map(|word| word.as_ref().to_string_lossy());
     let arguments: Vec<_> = arguments.collect();
     Err(SetupError(format!("git {}: {words}", arguments.join(" "))))
@@ -447,7 +457,14 @@ impl Place {
 
     fn is_at_commit(&self) -> bool {
         let head = ask(&self.root, &["rev-parse", "HEAD"]);
-        self.root.join(".git").exists() && head.is_ok_and(|head| head == self.commit)
+        self.root.join(".git").exists()
+            && !self.partial().exists()
+            && head.is_ok_and(|head| head == self.commit)
+    }
+
+    /// A file that is there until submodules are checked out as well.
+    fn partial(&self) -> PathBuf {
+        self.root.with_extension("partial")
     }
 
     /// Changes of files that git tracks, and code that it does not ignore, by contents.
@@ -512,9 +529,12 @@ impl Place {
 
     /// Checks it out from nothing.
     fn check_out(&self, repository: &Path) -> Result<(), SetupError> {
+        let failed = |path: &Path, error| SetupError(format!("{}: {error}", path.display()));
         for path in [&self.note, &self.root] {
-            removed(path).map_err(|error| SetupError(format!("{}: {error}", path.display())))?;
+            removed(path).map_err(|error| failed(path, error))?;
         }
+        let partial = self.partial();
+        fs::write(&partial, "").map_err(|error| failed(&partial, error))?;
         let path = self.root.display().to_string();
         // By force it takes an entry over whose folder is gone. The user's own such worktrees may
         // lie on a disk that is away: `git worktree prune` would lose their commits.
@@ -532,7 +552,8 @@ impl Place {
         self.check_out_submodules(Path::new(&ask(
             repository,
             &["rev-parse", "--show-toplevel"],
-        )?))
+        )?))?;
+        removed(&partial).map_err(|error| failed(&partial, error))
     }
 
     /// Checks submodules out. Those of the user's checkout lend their commits: one may be pushed
@@ -612,7 +633,7 @@ pub(crate) fn remove_worktree(worktree: &Path) -> io::Result<()> {
         );
     }
     removed(worktree)?;
-    ["built", "build.log"]
+    ["built", "build.log", "partial"]
         .into_iter()
         .try_for_each(|ending| removed(&worktree.with_extension(ending)))
 }
