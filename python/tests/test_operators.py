@@ -268,6 +268,41 @@ def test_a_reference_says_what_is_wrong_with_it(tmp_path: Path) -> None:
     assert variant["arguments"]["required"] == ["x", "weight", "eps"]
 
 
+LATE = """
+import importlib
+import runpy
+
+def imports(x, weight, eps):
+    return importlib.import_module("norms").rmsnorm(x, weight, eps)
+
+def runs(x, weight, eps):
+    return runpy.run_path(PATH)["rmsnorm"](x, weight, eps)
+
+def reads(x, weight, eps):
+    import wave
+    with open(__file__) as own:
+        own.read()
+    return x * ((x * x).mean(axis=-1, keepdims=True) + eps) ** -0.5 * weight
+"""
+
+
+def test_a_reference_that_loads_code_in_its_call_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tested = tmp_path / "norms.py"
+    tested.write_text("def rmsnorm(x, weight, eps): return x * weight * eps\n")
+    late = tmp_path / "late.py"
+    late.write_text(LATE.replace("PATH", repr(str(tested))))
+    monkeypatch.syspath_prepend(tmp_path)
+    request = {"operands": RMSNORM, "seed": 1}
+    # An import leaves the module loaded, so it comes last.
+    for function in ("runs", "imports"):
+        with pytest.raises(Failed, match=r"loads .*norms\.py when it is called"):
+            open_reference(str(late), function).compare(request)
+    monkeypatch.delitem(sys.modules, "norms")
+    assert open_reference(str(late), "reads").compare(request)["errors"]
+
+
 def test_inputs_keep_their_streams_apart() -> None:
     wires = [{**RMSNORM["inputs"][1], "name": name} for name in ("x", "y")]
     first, second = (tensor(wire).drawn(1) for wire in wires)

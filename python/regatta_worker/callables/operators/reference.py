@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import importlib.util
 import json
 import math
+import os
+import sys
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +23,7 @@ from regatta_worker.device import cpu_device
 from regatta_worker.problem.numbers import DIRECTIONS
 from regatta_worker.problem.variant import Variant
 from regatta_worker.protocol.channel import Failed, Message, required
+from regatta_worker.serving import is_installed, module_files
 
 KEPT_BYTES = 1 << 30
 """The most bytes of references' results that are kept."""
@@ -31,6 +37,23 @@ ANOTHER = 1 << 32
 
 STEP = 1e-5
 """The change of an input for finite differences, as a part of its size."""
+
+
+_opened: list[list[str]] = []
+"""Files that were opened in each call of a reference that has not returned."""
+
+
+@functools.cache
+def _watch() -> None:
+    """Records files of code as they are opened, which no hook of Python takes back."""
+
+    def opened(event: str, arguments: tuple[Any, ...]) -> None:
+        # `import` has the file of a compiled module.
+        path = arguments[event == "import"] if event in ("open", "import") else None
+        if _opened and isinstance(path, str) and path.endswith((".py", ".pyc", ".so")):
+            _opened[-1].append(path)
+
+    sys.addaudithook(opened)
 
 
 class Reference:
@@ -49,6 +72,28 @@ class Reference:
         self._function = taken
         self._gradients = read_operator(f"{self._where}_gradients", gradients)
         self._kept: OrderedDict[str, dict[str, np.ndarray]] = OrderedDict()
+        self._files = {os.path.realpath(file) for file in module_files()}
+        _watch()
+
+    @contextlib.contextmanager
+    def _loads_nothing(self, where: str) -> Iterator[None]:
+        """Raises `Failed` where a call loads code that was not loaded when this was opened: the
+        harness compared those files with the ones of the code under test."""
+        _opened.append([])
+        try:
+            yield
+        finally:
+            paths = _opened.pop()
+        for path in paths:
+            if path.endswith(".pyc"):
+                with contextlib.suppress(ValueError):
+                    path = importlib.util.source_from_cache(path)
+            path = os.path.realpath(path)
+            if path not in self._files and not is_installed(path):
+                raise Failed(
+                    f"{where} loads {path} when it is called, so that this may be the code under "
+                    f"test: import it at the top of {self._target.code}"
+                )
 
     def hello(self) -> Message:
         versions = {"numpy": np.__version__}
@@ -106,8 +151,10 @@ class Reference:
             others = {**function.scalars(operands), **function.left_out(operands)}
             arguments = given | others | dict(changed or {})
             try:
-                with np.errstate(all="ignore"):
+                with np.errstate(all="ignore"), self._loads_nothing(function.where):
                     returned = function.function(**arguments)
+            except Failed:
+                raise
             except Exception as error:
                 raise Failed(f"{function.where}: {placed(self._target.file, error)}") from error
             for name, value in half.results(function.where, returned, given).items():
