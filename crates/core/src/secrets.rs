@@ -292,7 +292,11 @@ fn kept(text: &str, name: &str, hide: Hide) -> String {
             return format!("{before}:{}", path(after, hide));
         }
         // `bench.py:softmax`, `package.module:function`, `torch/flash:s4096`.
-        let names_code = before.contains(['/', '.']) && is_path_like(before);
+        let is_known = name.is_empty() || keeps_words(name);
+        let names_code = is_known
+            && before.contains(['/', '.'])
+            && is_path_like(before)
+            && !before.starts_with("//");
         return if names_code && after.split(':').all(is_plain) {
             text.to_owned()
         } else {
