@@ -145,11 +145,14 @@ impl Arm {
             check_writable(&directory.join(name)).map_err(ExperimentError::usage)?;
         }
         let build = suite.build.as_ref().filter(|_| revision.is_none());
-        let folder = reports(&suite.name);
-        let reason = build.and_then(|build| building::not_built(build, &suite.name, &folder));
-        if let Some(reason) = reason {
+        if let Some(file) =
+            build.and_then(|build| building::not_built(build, &reports(&suite.name)))
+        {
             return Err(ExperimentError::NotJudged(format!(
-                "{reason} (nothing was measured); build it:\n  {}",
+                "{} changed after [build] of suite {} made what is measured (nothing was \
+                 measured); build it:\n  {}",
+                file.display(),
+                suite.name,
                 shell_command(&[
                     "regatta".to_owned(),
                     "build".to_owned(),
