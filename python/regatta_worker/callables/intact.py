@@ -26,7 +26,7 @@ Parts = dict[str, Any]
 
 
 class _Module:
-    """What a module names, with members of its classes and the code of functions, as it was."""
+    """The parts of a module, of its classes and of its functions, as they were."""
 
     def __init__(self, module: ModuleType) -> None:
         self.module = module

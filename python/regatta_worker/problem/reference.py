@@ -266,7 +266,7 @@ def differences(arrays: Arrays, *groups: Iterable[Pair]) -> list[dict[str, float
 
 
 def _difference(figures: list[list[float]], size: int) -> dict[str, float]:
-    """Of so many elements, from sums of squares and largest distances of parts of them."""
+    """The difference of so many elements, from the figures of parts of them."""
     squares, norm, largest = 0.0, 0.0, 0.0
     for square, exact_square, worst_here in figures:
         squares, norm = squares + square, norm + exact_square

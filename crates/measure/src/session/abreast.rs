@@ -264,7 +264,7 @@ impl EndingWorkers {
 
     fn wait(&mut self) {
         for ending in self.0.drain(..) {
-            // What it says of a panic has been printed.
+            // A panic has been printed.
             let _ = ending.join();
         }
     }

@@ -13,7 +13,7 @@ use super::host::WorkerProcess;
 #[derive(Clone, Debug, Default)]
 pub struct Pool(Arc<Mutex<State>>);
 
-/// What outlives an answer of a watch.
+/// The processes of a worker that outlive an answer of a watch.
 #[derive(Debug)]
 pub(super) struct Kept {
     /// Has imported libraries alone.
