@@ -43,7 +43,8 @@ pub struct JudgedArgs {
     /// Measure again whenever a file of the checkout is saved, until Ctrl-C
     ///
     /// Files that git tracks count, and code and suites that it does not ignore; one that is saved
-    /// while something is measured has it measured again. Libraries stay imported on a GPU.
+    /// while something is measured has it measured again. On a GPU libraries stay imported, and the
+    /// next workers wait with the device open, half a GiB of its memory each.
     #[arg(long, hide_short_help = true)]
     watch: bool,
 
