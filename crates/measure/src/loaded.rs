@@ -582,6 +582,19 @@ mod tests {
         }
     }
 
+    /// Those of the base, and of a head that is measured beside it.
+    fn both_roots(at: &dyn Fn(&str) -> PathBuf) -> (Roots, Roots) {
+        let base = roots(at);
+        let head = Roots {
+            own: at("head"),
+            other: at("base"),
+            others: vec![at("base")],
+            shared: Rc::clone(&base.shared),
+            ..roots(at)
+        };
+        (base, head)
+    }
+
     const CHECKOUTS: [(&str, &str); 8] = [
         ("base/mine.py", "one"),
         ("head/mine.py", "two"),
@@ -671,14 +684,7 @@ mod tests {
         let (_folder, at) = files(&all);
         fs::remove_dir_all(at("base/src/lib/a.py").parent().unwrap().join("none")).unwrap_or(());
         let loaded = BTreeSet::from([at(library)]);
-        let base = roots(&at);
-        let head = Roots {
-            own: at("head"),
-            other: at("base"),
-            others: vec![at("base")],
-            shared: Rc::clone(&base.shared),
-            ..roots(&at)
-        };
+        let (base, head) = both_roots(&at);
         assert_eq!(base.copied(&loaded), None);
         assert_eq!(base.copied(&loaded), None);
         let (file, source) = head.copied(&loaded).unwrap();
@@ -709,14 +715,7 @@ mod tests {
                 .unwrap();
         }
         let objection = |name: &str| {
-            let base = roots(&at);
-            let head = Roots {
-                own: at("head"),
-                other: at("base"),
-                others: vec![at("base")],
-                shared: Rc::clone(&base.shared),
-                ..roots(&at)
-            };
+            let (base, head) = both_roots(&at);
             let loaded = BTreeSet::from([at(name)]);
             assert_eq!(base.objection(&loaded, false), None, "{name}");
             head.objection(&loaded, false)

@@ -227,6 +227,9 @@ impl Processes {
         let mode = self.modes.entry(name.to_owned()).or_default();
         let started = mode.start_many(spec, &log, self.limit, count)?;
         let number = started.len();
+        if number == count && started.iter().all(|one| has_room(one.hello())) {
+            mode.want_ahead(count);
+        }
         let ahead = self.ahead.entry(name.to_owned()).or_default();
         ahead.extend(started.into_iter().map(|one| Box::new(one) as _));
         Some(number)
@@ -353,7 +356,7 @@ impl Launcher for Processes {
 pub(crate) const MAX_AHEAD: usize = 16;
 
 /// True on a GPU whose memory holds several contexts beside a case.
-pub(crate) fn has_room(hello: &Hello) -> bool {
+fn has_room(hello: &Hello) -> bool {
     hello.absent.is_none()
         && hello.device.known_kind() == Some(DeviceKind::Cuda)
         && hello.device.memory_bytes >= MIN_MEMORY

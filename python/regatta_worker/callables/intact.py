@@ -90,10 +90,12 @@ def replaced(file: str | None) -> str:
 
 def _functions(name: str, value: Any) -> Iterator[tuple[str, FunctionType]]:
     """A function, or the functions of a class, by name."""
-    members = vars(value) if isinstance(value, type) else {"": value}
-    for member, inner in list(members.items()):
-        if isinstance(inner, FunctionType):
-            yield f"{name}.{member}".rstrip("."), inner
+    if isinstance(value, FunctionType):
+        yield name, value
+    if isinstance(value, type):
+        for member, inner in list(vars(value).items()):
+            if isinstance(inner, FunctionType):
+                yield f"{name}.{member}", inner
 
 
 note()

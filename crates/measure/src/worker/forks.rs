@@ -21,7 +21,7 @@ use super::pool::Kept;
 use super::program::{END_LIMIT, Program, STARTING, Started};
 use super::protocol::REQUEST_FD;
 use super::supervisor;
-use super::{Forking, WorkerSpec};
+use super::{Forking, WorkerError, WorkerSpec};
 
 /// The processes of a worker that fork.
 #[derive(Debug)]
@@ -93,14 +93,16 @@ impl Forks {
         code.import(limit)
     }
 
-    /// Forks a worker with these for its descriptors and its log.
+    /// Forks a worker, which has not introduced itself yet.
     ///
     /// # Errors
     /// When it failed; the reason, in words.
-    pub(super) fn fork(&mut self, descriptors: [OwnedFd; 2], log: &File) -> io::Result<Started> {
+    pub(super) fn worker(&mut self) -> Result<WorkerProcess, WorkerError> {
         let code = self.code.as_mut();
-        let code = code.ok_or_else(|| io::Error::other("it has not imported"))?;
-        code.fork(descriptors, log, false)
+        WorkerProcess::forked(&self.spec, &self.log, |ends, log| {
+            let code = code.ok_or_else(|| io::Error::other("it has not imported"))?;
+            code.fork(ends, log, false)
+        })
     }
 
     /// So many workers that were forked before they are wanted, or fewer.
@@ -130,9 +132,11 @@ impl Drop for Forks {
             && !server.is_gone()
         {
             let log = mem::take(&mut self.log);
-            let fork = |_| WorkerProcess::fork_ahead(&mut server, &self.spec, &log).ok();
-            let forks = (0..self.wanted).map_while(fork);
-            let ahead = forks.collect();
+            let mut fork = || {
+                let fork = |ends, log: &File| server.fork(ends, log, false);
+                WorkerProcess::forked(&self.spec, &log, fork).ok()
+            };
+            let ahead = (0..self.wanted).map_while(|_| fork()).collect();
             self.spec.pool.put(&self.spec, log, Kept { server, ahead });
         }
     }
@@ -232,7 +236,7 @@ impl Server {
     }
 
     /// Forks a worker, or a server.
-    pub(super) fn fork(
+    fn fork(
         &mut self,
         [requests, replies]: [OwnedFd; 2],
         log: &File,

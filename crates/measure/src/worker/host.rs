@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use super::channel::{self, Ends, SocketListener, WorkerLog, write_lines};
-use super::forks::{Forks, Server};
+use super::forks::Forks;
 use super::program::{Program, Started, ended, why};
 use super::protocol::{
     DeviceKind, Hello, PROTOCOL_VERSION, REPLY_FD, REQUEST_FD, Reply, ReplyBody, Request,
@@ -20,7 +20,6 @@ use super::protocol::{
 };
 use super::{Conversation, Forking, WorkerError, WorkerFailure, WorkerSpec, at_once};
 use crate::loaded;
-use crate::workers::has_room;
 use regatta_core::record::{How, Start};
 use regatta_core::secrets;
 use regatta_core::text::json_of_plain_text;
@@ -85,27 +84,14 @@ impl WorkerProcess {
         WorkerProcess::connected(spec, log, (How::Exec, socket), start)?.introduced(limit)
     }
 
-    /// Forks a worker, which has not introduced itself yet.
-    fn fork(
-        forks: &mut Forks,
+    /// A worker that `fork` forks, given its ends of the channel and its log. It has not introduced
+    /// itself yet.
+    pub(super) fn forked(
         spec: &WorkerSpec,
         log: &Path,
+        fork: impl FnOnce([OwnedFd; 2], &File) -> io::Result<Started>,
     ) -> Result<WorkerProcess, WorkerError> {
-        let fork = |ends, output: &File| forks.fork(ends, output).map_err(WorkerFailure::NotForked);
-        WorkerProcess::connected(spec, log, (How::Forked, None), fork)
-    }
-
-    /// Forks a worker from a process that has imported libraries alone. It imports the code when it
-    /// introduces itself, and opens its device before.
-    pub(super) fn fork_ahead(
-        server: &mut Server,
-        spec: &WorkerSpec,
-        log: &Path,
-    ) -> Result<WorkerProcess, WorkerError> {
-        let fork = |ends, output: &File| {
-            let forked = server.fork(ends, output, false);
-            forked.map_err(WorkerFailure::NotForked)
-        };
+        let fork = |ends, output: &File| fork(ends, output).map_err(WorkerFailure::NotForked);
         WorkerProcess::connected(spec, log, (How::Forked, None), fork)
     }
 
@@ -426,13 +412,17 @@ impl StartMode {
                 return None;
             }
             let more = processes.len()..count;
-            let more = more.map_while(|_| WorkerProcess::fork(forks, spec, log).ok());
+            let more = more.map_while(|_| forks.worker().ok());
             processes.extend(introduced(more.collect()));
         }
-        if processes.len() == count && processes.iter().all(|one| has_room(&one.hello)) {
+        Some(processes)
+    }
+
+    /// Has so many processes forked for the next answer of a watch, before they are wanted.
+    pub(crate) fn want_ahead(&mut self, count: usize) {
+        if let StartMode::Forked(forks) = self {
             forks.want_ahead(count);
         }
-        Some(processes)
     }
 
     /// One more process of the worker, that has introduced itself.
@@ -449,9 +439,7 @@ impl StartMode {
         if let StartMode::Forked(forks) = self {
             let reason = match forks.import(limit) {
                 Err(reason) => reason,
-                Ok(()) => match WorkerProcess::fork(forks, spec, log)
-                    .and_then(|forked| forked.introduced(limit))
-                {
+                Ok(()) => match forks.worker().and_then(|forked| forked.introduced(limit)) {
                     Err(error)
                         if forks.is_gone()
                             || matches!(error.failure, WorkerFailure::NotForked(_)) =>
