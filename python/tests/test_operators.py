@@ -192,7 +192,7 @@ def test_hello_lists_functions_with_their_arguments(worker: Any) -> None:
     ("signature", "words"),
     [("q, k", "called with q, k and v in their places"), ("q, k, v, scale", "without a default")],
 )
-def test_a_function_that_is_no_attention_says_why(
+def test_a_function_of_declared_operators_alone_says_why(
     tmp_path: Path, signature: str, words: str
 ) -> None:
     path = tmp_path / f"operators_code_{next(NUMBERS)}.py"
