@@ -65,6 +65,9 @@ struct Scripted {
     delayed: Option<u32>,
     /// Threads that compute, and wait for cores, beside a request for one call.
     busy: usize,
+    /// Requests for calls, one right after the other, that are slow yet, where a request without calls
+    /// lets threads sleep.
+    slow: Option<u32>,
     /// The reply to calls that were repeated.
     repeated: ReplyBody,
 }
@@ -146,6 +149,11 @@ impl Conversation for Scripted {
                 };
                 let busy = if calls == 0 { self.busy } else { 0 };
                 let has_calls = calls > 0 && step != RepeatStep::Change;
+                let mut slowness = 1;
+                if let Some(left) = &mut self.slow {
+                    slowness = if has_calls && *left > 0 { 3 } else { 1 };
+                    *left = if has_calls { left.saturating_sub(1) } else { 2 };
+                }
                 let delay = match &mut self.delayed {
                     Some(_) if !has_calls => {
                         Duration::from_millis(1) + calls * Duration::from_micros(300)
@@ -156,7 +164,7 @@ impl Conversation for Scripted {
                     }
                     _ => Duration::ZERO,
                 };
-                let time = calls * call + delay;
+                let time = slowness * calls * call + delay;
                 let end = Instant::now() + time;
                 std::thread::scope(|scope| {
                     for _ in 0..busy {
@@ -207,6 +215,8 @@ struct Bound {
     before: Option<Duration>,
     delayed: Option<u32>,
     busy: usize,
+    /// Requests for calls on several threads that are slow.
+    slow: Option<u32>,
 }
 
 const HONEST: Duration = Duration::from_millis(4);
@@ -219,6 +229,7 @@ const BOUND: Bound = Bound {
     before: None,
     delayed: None,
     busy: 0,
+    slow: None,
 };
 
 /// The outcome where such samples are not kept, and the number of requests.
@@ -235,6 +246,7 @@ fn bound_by(bound: Bound) -> (Result<(), Outcome>, usize) {
         call: bound.call,
         delayed: bound.delayed,
         busy: bound.busy,
+        slow: bound.slow,
         repeated: repeated(bound.error),
     };
     let folder = tempfile::tempdir().unwrap();
@@ -268,6 +280,9 @@ fn bound_by(bound: Bound) -> (Result<(), Outcome>, usize) {
         unreachable!()
     };
     samples.device_ns = vec![Nanoseconds(bound.claim.as_nanos() as f64); 4];
+    if bound.slow.is_some() {
+        samples.threads = vec![2; 4];
+    }
     let measurement = Measurement {
         samples: samples.kept(),
         ..Measurement::default()
@@ -357,6 +372,22 @@ fn waits_of_other_threads_do_not_shorten_few_calls() {
     assert_eq!(bound, Ok(()));
 }
 
+/// Threads of a matrix product that slept between requests shared one core for a tenth of a second.
+#[test]
+fn threads_that_wake_refuse_no_samples() {
+    let (bound, _) = bound_by(Bound {
+        slow: Some(2),
+        ..BOUND
+    });
+    assert_eq!(bound, Ok(()));
+    let (refused, _) = bound_by(Bound {
+        slow: Some(2),
+        call: 2 * HONEST,
+        ..BOUND
+    });
+    assert!(refused.is_err());
+}
+
 /// Starts workers, the first with these answers and later ones right.
 struct Starts {
     answers: Answers,
@@ -377,6 +408,7 @@ impl Launcher for Starts {
             call: Duration::ZERO,
             delayed: None,
             busy: 0,
+            slow: None,
             repeated: repeated(1e-7),
         }))
     }
