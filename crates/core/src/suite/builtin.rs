@@ -84,9 +84,11 @@ fn load_below(
         });
     }
     let extension = path.extension().unwrap_or_default();
-    if path.is_file() && extension == "py" {
+    // A function is named as workers name it: `bench.py:attention`.
+    let (file, _) = name_or_path.rsplit_once(':').unwrap_or((name_or_path, ""));
+    if file.ends_with(".py") && Path::new(file).is_file() {
         return Err(failed(format!(
-            "this is code, not a suite: `script:{name_or_path}` measures what it times, as with \
+            "this is code, not a suite: `script:{file}` measures what it times, as with \
              triton.testing.do_bench or timeit; a suite names its functions: workers.mine = \
              \"{name_or_path}\" (`regatta init` writes one)"
         )));
