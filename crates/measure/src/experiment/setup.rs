@@ -344,6 +344,16 @@ impl Setup {
                      runs in, and nothing was compared: start regatta in a folder above both"
                 )));
             }
+            RevisionSuite::NoScript(file) => {
+                let tracked = if self.gates {
+                    format!(", or `git add {file}`, and a gate calls its cases new")
+                } else {
+                    String::new()
+                };
+                return Err(ExperimentError::Usage(format!(
+                    "git:{revision} has no file {file}: commit it to both versions{tracked}"
+                )));
+            }
             RevisionSuite::New(reason) => {
                 let cases = self.suite.cases.iter();
                 self.lacking = cases.map(|case| (case.id(), reason.clone())).collect();
@@ -412,6 +422,7 @@ impl Setup {
                     return RevisionSuite::Outside(renamed.path.display().to_string());
                 }
                 _ if self.gates && tracked() => return RevisionSuite::New(reason),
+                _ if script.is_some() => return RevisionSuite::NoScript(own.into_owned()),
                 _ => return RevisionSuite::Checkout,
             }
         }
@@ -535,6 +546,8 @@ enum RevisionSuite {
         built_by_head: bool,
         perhaps_absent: Option<String>,
     },
+    /// None: the revision does not have this script.
+    NoScript(String),
     /// That of the revision, which has it at this path, where regatta does not run.
     Outside(String),
     /// That of the checkout, since the revision's cannot be read, with the reason.
@@ -555,7 +568,7 @@ impl RevisionSuiteBuild<'_> {
     fn build_in(&self, place: &Place) -> Option<Build> {
         match self.side.suite_of(&place.directory, self.args) {
             RevisionSuite::Own { suite, .. } => suite.build,
-            RevisionSuite::New(_) | RevisionSuite::Outside(_) => None,
+            RevisionSuite::New(_) | RevisionSuite::NoScript(_) | RevisionSuite::Outside(_) => None,
             RevisionSuite::Checkout | RevisionSuite::Unread(_) => self.side.suite.build.clone(),
         }
     }
