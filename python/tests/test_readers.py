@@ -384,6 +384,47 @@ def test_tests_that_take_a_benchmark_are_cases_with_their_parameters(tmp_path: P
     assert not [each for each in tmp_path.iterdir() if "cache" in each.name and each.is_dir()]
 
 
+MARKED = """
+    import numpy as np
+    import pytest
+
+    @pytest.fixture
+    def values():
+        return np.random.random(64)
+
+    @pytest.mark.benchmark
+    @pytest.mark.parametrize("rows", [4, 8])
+    def test_sum(values, rows):
+        assert np.outer(values[:rows], values).sum() > 0
+
+    class TestSort:
+        @pytest.mark.codspeed_benchmark
+        def test_sort(self, values):
+            np.sort(values)
+
+    def test_fixture(codspeed_benchmark):
+        codspeed_benchmark(np.zeros, 3)
+
+    def test_without_a_benchmark():
+        raise SystemExit("not to be run")
+"""
+
+
+def test_a_test_that_is_marked_is_timed_whole(tmp_path: Path) -> None:
+    path = write(tmp_path, MARKED)
+    assert names(path) == [
+        "test_sum:rows=4",
+        "test_sum:rows=8",
+        "TestSort.test_sort",
+        "test_fixture.zeros",
+    ]
+    with started(path) as worker:
+        worker.ask("hello", protocol=1)
+        for case in listed(path):
+            prepared(worker, case)
+            assert len(worker.ask("measure", **PLAN)["device_ns"]) == 8
+
+
 @pytest.mark.parametrize(
     ("script", "arguments", "words"),
     [

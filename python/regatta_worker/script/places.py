@@ -58,15 +58,16 @@ def place(
     """The place of a call in `frame` that times the function `timed`. `given` are values that the
     timer itself was given, and `returned` times that timers gave before, which name nothing."""
     frames = list(users(frame))
-    if not frames:
-        return Place(timed or "call", {}, "a file of a library")
     values: dict[str, Value] = {}
-    for each in frames:
-        for name, value in [*given.items(), *around(each)]:
+    nearby = [list(around(each)) for each in frames] or [[]]
+    for values_around in nearby:
+        for name, value in [*given.items(), *values_around]:
             simple = None if name in values else simplified(name, value, returned)
             if simple is not None and len(values) < MOST_VALUES:
                 values[name] = simple
         given = {}
+    if not frames:
+        return Place(plain(timed), values, "a file of a library")
     inner = frames[0]
     if not values:
         for name, value in inner.f_locals.items() if inner.f_code.co_name != "<module>" else ():

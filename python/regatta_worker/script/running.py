@@ -211,6 +211,8 @@ class Script:
     def stop(self, timed: Timed, frame: FrameType) -> list[float]:
         """The times of a call in nanoseconds: those that the harness asked for, or a few."""
         place = places.place(frame, timed.name, timed.given, self._returned)
+        if timed.where:
+            place = Place(place.name, place.values, timed.where)
         number = self._seen.get(place.key, 0) + 1
         self._seen[place.key] = number
         if number > 1:

@@ -44,6 +44,8 @@ class Timed:
     """The first call, where another is timed."""
     result: Callable[[Any], Any] = lambda returned: returned
     """The results that are compared, from what the first call returned."""
+    where: str = ""
+    """`bench.py:31`, where no frame of the script is around the call."""
     check: Callable[[], dict[str, Any]] = dict
     """The benchmark's own check of the first call's results: their errors; raises `Failed`."""
 

@@ -1,7 +1,8 @@
-"""pytest-benchmark and pytest-codspeed: tests that take the fixture `benchmark`.
+"""pytest-benchmark and pytest-codspeed: tests that take the fixture `benchmark`, or have the mark.
 
 pytest runs them, with a fixture of our own: each call of it is a case, named by its test and the
-test's parameters. pytest has to be installed, and neither plugin.
+test's parameters. A test that is marked and does not take the fixture is timed whole, as
+pytest-codspeed has it. pytest has to be installed, and neither plugin.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import importlib
+import inspect
 import os
 import statistics
 import sys
@@ -27,18 +29,28 @@ OPTIONS = (
     *(f"-pno:{name}" for name in ("xdist", "randomly", "random_order", "cov")),
 )
 
+NAMES = ("benchmark", "codspeed_benchmark")
+"""The names of the fixture and the mark."""
+
 Stop = Callable[[Timed, FrameType], list[float]]
 
 
 def declares(path: str) -> bool:
-    """True for a file with a test that takes `benchmark`."""
+    """True for a file with a test that takes `benchmark`, or with its mark."""
     nodes = ast.walk(places.syntax(path) or ast.Module([], []))
     return any(
-        isinstance(node, ast.FunctionDef)
-        and node.name.startswith("test")
-        and any(argument.arg == "benchmark" for argument in node.args.args)
+        (isinstance(node, ast.FunctionDef) and _takes_benchmark(node))
+        or (isinstance(node, ast.Attribute) and ast.unparse(node) in MARKS)
         for node in nodes
     )
+
+
+MARKS = {f"{mark}.{name}" for mark in ("pytest.mark", "mark") for name in NAMES}
+
+
+def _takes_benchmark(node: ast.FunctionDef) -> bool:
+    arguments = {argument.arg for argument in node.args.args}
+    return node.name.startswith("test") and not arguments.isdisjoint(NAMES)
 
 
 def run(path: str, arguments: Sequence[str], stop: Stop) -> None:
@@ -63,7 +75,22 @@ def run(path: str, arguments: Sequence[str], stop: Stop) -> None:
         @pytest.fixture
         def benchmark(self, request: Any) -> Benchmark:
             chosen.append(request.node.nodeid)
-            return Benchmark(request, stop)
+            return Benchmark(request.node, stop)
+
+        @pytest.fixture
+        def codspeed_benchmark(self, benchmark: Benchmark) -> Benchmark:
+            return benchmark
+
+        @pytest.hookimpl(tryfirst=True)
+        def pytest_pyfunc_call(self, pyfuncitem: Any) -> bool | None:
+            """Times a test that is marked alone."""
+            if not set(NAMES).isdisjoint(pyfuncitem.fixturenames):
+                return None
+            chosen.append(pyfuncitem.nodeid)
+            names = inspect.signature(pyfuncitem.obj).parameters
+            arguments = {name: pyfuncitem.funcargs[name] for name in names}
+            Benchmark(pyfuncitem, stop).whole(pyfuncitem, arguments)
+            return True
 
         def pytest_addhooks(self, pluginmanager: Any) -> None:
             """Lets a `conftest.py` have the hooks of pytest-benchmark, which are not called."""
@@ -71,10 +98,15 @@ def run(path: str, arguments: Sequence[str], stop: Stop) -> None:
                 pluginmanager.add_hookspecs(importlib.import_module("pytest_benchmark.hookspec"))
 
         def pytest_configure(self, config: Any) -> None:
-            config.addinivalue_line("markers", "benchmark: options of pytest-benchmark")
+            for name in NAMES:
+                config.addinivalue_line("markers", f"{name}: a test that is timed, or its options")
 
         def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-            items[:] = [item for item in items if "benchmark" in item.fixturenames]
+            def is_benchmark(item: Any) -> bool:
+                marks = map(item.get_closest_marker, NAMES)
+                return not set(NAMES).isdisjoint(item.fixturenames) or any(marks)
+
+            items[:] = filter(is_benchmark, items)
 
         def pytest_runtest_logreport(self, report: Any) -> None:
             if report.failed:
@@ -126,12 +158,12 @@ class Benchmark:
 
     enabled, disabled = True, False
 
-    def __init__(self, request: Any, stop: Stop) -> None:
-        self._stop, self.name = stop, request.node.name
+    def __init__(self, node: Any, stop: Stop) -> None:
+        self._stop, self.name = stop, node.name
         self.stats: Stats | None = None
         self.extra_info: dict[str, Any] = {}
         self.group = self.param = None
-        spec: Any = getattr(request.node, "callspec", None)
+        spec: Any = getattr(node, "callspec", None)
         self.params: dict[str, Any] = dict(spec.params) if spec else {}
         self._given = dict(self.params)
         simple = [places.simplified(name, value, set()) for name, value in self.params.items()]
@@ -154,6 +186,17 @@ class Benchmark:
         given = (tuple(args), kwargs or {})
         before = (lambda: setup() or given) if setup else None
         return self._timed(target, before or (lambda: given), sys._getframe(1), bool(setup))
+
+    def whole(self, test: Any, arguments: dict[str, Any]) -> None:
+        """Times a test itself."""
+        path, line, name = test.location
+        timed = Timed(
+            lambda: test.obj(**arguments),
+            name.partition("[")[0],
+            given=self._given,
+            where=f"{os.path.basename(path)}:{line + 1}",
+        )
+        self._stop(timed, sys._getframe())
 
     def _timed(
         self,
