@@ -61,15 +61,16 @@ const TRIES_OF_WAITS: usize = 5;
 
 /// After so long, every second request has so many times as many calls: a core that waited for a
 /// request is slow for its first milliseconds, and beside other programs so are threads that the
-/// first call wakes. On several threads, from the second on.
+/// first call wakes. Requests on several threads stay short.
 const SHORT_TIME: Duration = Duration::from_millis(250);
 const LONGER: u32 = 8;
 
-/// Requests right before a timed one of calls on several threads, within this time. A thread that
-/// slept wakes on the core of the one that waits for it, and Linux may leave both there for a tenth of
-/// a second: matrix products of 0.4 ms took 12 ms each. One that still spins is left on its core.
-const WAKING: u32 = 3;
-const WAKING_TIME: Duration = Duration::from_millis(100);
+/// Requests for calls on several threads come one right after the other, so many at a time and for so
+/// long, and the shortest counts. A thread that slept wakes on the core of the one that waits for it,
+/// and Linux may leave both there for a tenth of a second: matrix products of 0.4 ms took 12 ms each.
+/// One that still spins is left on its core. Beside other programs, few requests have all cores.
+const IN_A_ROW: u32 = 8;
+const ROW_TIME: Duration = Duration::from_millis(200);
 
 /// After so long it counts whether other programs began after the samples.
 const LATER: Duration = Duration::from_secs(1);
@@ -145,10 +146,9 @@ impl Session<'_> {
         if changes && self.span(worker, request, &faults, false)?.is_none() {
             request.step = RepeatStep::Call;
         }
-        if !one_thread {
-            self.wake_threads(worker, request)?;
-        }
-        let Some(first) = self.enough_calls(worker, &mut request, &faults)? else {
+        let in_a_row = if one_thread { 1 } else { IN_A_ROW };
+        let first = self.enough_calls(worker, &mut request, in_a_row, &faults)?;
+        let Some(first) = first else {
             return Ok(());
         };
         let bytes = case.problem.bytes(&self.suite.operators);
@@ -160,7 +160,7 @@ impl Session<'_> {
         let mut attempts = 0;
         let is_bounded = loop {
             let is_long = attempts % 2 == 1 && long.calls <= MAX_CALLS;
-            let tried = if is_long && (!one_thread || began.elapsed() >= SHORT_TIME) {
+            let tried = if is_long && one_thread && began.elapsed() >= SHORT_TIME {
                 &mut long
             } else {
                 &mut short
@@ -168,12 +168,8 @@ impl Session<'_> {
             request.calls = tried.calls;
             if attempts > 0 {
                 request.core = cores.next().flatten();
-                if !one_thread {
-                    self.wake_threads(worker, request)?;
-                }
-                if let Some(span) =
-                    self.span(worker, request, &faults, attempts > 0 && one_thread)?
-                {
+                let row = (request, in_a_row);
+                if let Some(span) = self.shortest_of(worker, row, &faults, one_thread)? {
                     tried.of_calls = tried.of_calls.shorter(span);
                 }
             }
@@ -304,10 +300,11 @@ impl Session<'_> {
         &self,
         worker: &mut dyn Conversation,
         request: &mut Repeat,
+        in_a_row: u32,
         faults: &PageFaults,
     ) -> Result<Option<CallTime>, CaseEnd> {
         loop {
-            let span = self.span(worker, *request, faults, false)?;
+            let span = self.shortest_of(worker, (*request, in_a_row), faults, false)?;
             if span.is_none_or(|span| span.wall_ns >= MIN_SPAN_NS) || request.calls >= MAX_CALLS {
                 return Ok(span);
             }
@@ -315,15 +312,23 @@ impl Session<'_> {
         }
     }
 
-    /// Makes calls that are not timed, so that threads that slept are on cores of their own.
-    fn wake_threads(&self, worker: &mut dyn Conversation, request: Repeat) -> Result<(), CaseEnd> {
+    /// Times so many requests in a row, and returns the shortest. `None`: the worker cannot repeat these.
+    fn shortest_of(
+        &self,
+        worker: &mut dyn Conversation,
+        (request, in_a_row): (Repeat, u32),
+        faults: &PageFaults,
+        settles: bool,
+    ) -> Result<Option<CallTime>, CaseEnd> {
         let began = Instant::now();
-        for _ in 0..WAKING {
-            if began.elapsed() < WAKING_TIME {
-                self.repeated(worker, request)?;
+        let mut shortest = self.span(worker, request, faults, settles)?;
+        for _ in 1..in_a_row {
+            if shortest.is_some() && began.elapsed() < ROW_TIME {
+                let span = self.span(worker, request, faults, settles)?;
+                shortest = shortest.zip(span).map(|(one, other)| one.shorter(other));
             }
         }
-        Ok(())
+        Ok(shortest)
     }
 
     /// Times a request, without page faults that its calls made and the samples did not. A wait of
@@ -374,7 +379,8 @@ impl Session<'_> {
             if Some(task) != process {
                 on_others += computed;
             }
-            busiest = busiest.max(longest);
+            // Of a thread that runs, CPU time from before the request may be counted within it.
+            busiest = busiest.max(longest.min(wall));
             no_waits = no_waits.saturating_sub(waited);
         }
         // Waits of several threads may be at the same time, and while the worker computes.
