@@ -158,6 +158,7 @@ impl Session<'_> {
         let (mut of_none, mut no_waits) = (Vec::new(), Vec::new());
         let (mut shortest, began) = (CallTime::MAX, Instant::now());
         let mut attempts = 0;
+        let mut began_later;
         let is_bounded = loop {
             let is_long = attempts % 2 == 1 && long.calls <= MAX_CALLS;
             let tried = if is_long && one_thread && began.elapsed() >= SHORT_TIME {
@@ -229,7 +230,7 @@ impl Session<'_> {
             shortest.no_waits_ns = usual.unwrap_or(f64::MAX);
             // Programs that began after the samples, and cores that are slower now, slow these calls
             // alone.
-            let began_later = began.elapsed() >= LATER
+            began_later = began.elapsed() >= LATER
                 && (self.state.load.disturbed_since(began_at.as_ref(), &device)
                     || is_cpu && self.look_at_cores());
             if claim.is_possible(shortest, disturbed || began_later) {
@@ -253,11 +254,16 @@ impl Session<'_> {
             return self.check_repeated(worker, request, (case, variant));
         }
         let shortest = Nanoseconds(shortest.wall_ns);
+        let beside = if disturbed || began_later {
+            "Other programs disturb this machine: measure again without them. If this stays, the"
+        } else {
+            "The"
+        };
         Err(failed(
             Fault::Other,
             format!(
                 "unusable samples: they say {device_ns} a call, and by a clock outside of the \
-                 worker a call takes {shortest} at least, each of {attempts} times. The function \
+                 worker a call takes {shortest} at least, each of {attempts} times. {beside} function \
                  changes a clock or what its worker replies, computes less in calls that are \
                  timed, or leaves work for earlier or later. Compute all in each call, wait for it \
                  there, and leave clocks as they are"
@@ -379,7 +385,7 @@ impl Session<'_> {
             if Some(task) != process {
                 on_others += computed;
             }
-            // Of a thread that runs, CPU time from before the request may be counted within it.
+            // CPU time of a thread that runs is counted late: some may be from before the request.
             busiest = busiest.max(longest.min(wall));
             no_waits = no_waits.saturating_sub(waited);
         }
