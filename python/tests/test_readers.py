@@ -399,8 +399,8 @@ MARKED = """
 
     class TestSort:
         @pytest.mark.codspeed_benchmark
-        def test_sort(self, values):
-            np.sort(values)
+        def test_sort(self, values, axis=-1):
+            np.sort(values, axis)
 
     def test_fixture(codspeed_benchmark):
         codspeed_benchmark(np.zeros, 3)

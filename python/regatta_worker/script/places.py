@@ -59,13 +59,10 @@ def place(
     timer itself was given, and `returned` times that timers gave before, which name nothing."""
     frames = list(users(frame))
     values: dict[str, Value] = {}
-    nearby = [list(around(each)) for each in frames] or [[]]
-    for values_around in nearby:
-        for name, value in [*given.items(), *values_around]:
-            simple = None if name in values else simplified(name, value, returned)
-            if simple is not None and len(values) < MOST_VALUES:
-                values[name] = simple
-        given = {}
+    for name, value in itertools.chain(given.items(), *map(around, frames)):
+        simple = None if name in values else simplified(name, value, returned)
+        if simple is not None and len(values) < MOST_VALUES:
+            values[name] = simple
     if not frames:
         return Place(plain(timed), values, "a file of a library")
     inner = frames[0]

@@ -85,7 +85,8 @@ fn load_below(
     }
     let extension = path.extension().unwrap_or_default();
     // A function is named as workers name it: `bench.py:attention`.
-    let (file, _) = name_or_path.rsplit_once(':').unwrap_or((name_or_path, ""));
+    let function_of = name_or_path.rsplit_once(':').filter(|_| !path.is_file());
+    let file = function_of.map_or(name_or_path, |(file, _)| file);
     if file.ends_with(".py") && Path::new(file).is_file() {
         return Err(failed(format!(
             "this is code, not a suite: `script:{file}` measures what it times, as with \

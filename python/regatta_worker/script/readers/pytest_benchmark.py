@@ -14,7 +14,7 @@ import inspect
 import os
 import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import FrameType
 from typing import Any
 
@@ -32,6 +32,8 @@ OPTIONS = (
 NAMES = ("benchmark", "codspeed_benchmark")
 """The names of the fixture and the mark."""
 
+MARKS = {f"{mark}.{name}" for mark in ("pytest.mark", "mark") for name in NAMES}
+
 Stop = Callable[[Timed, FrameType], list[float]]
 
 
@@ -39,18 +41,18 @@ def declares(path: str) -> bool:
     """True for a file with a test that takes `benchmark`, or with its mark."""
     nodes = ast.walk(places.syntax(path) or ast.Module([], []))
     return any(
-        (isinstance(node, ast.FunctionDef) and _takes_benchmark(node))
+        (
+            isinstance(node, ast.FunctionDef)
+            and node.name.startswith("test")
+            and _takes_benchmark(argument.arg for argument in node.args.args)
+        )
         or (isinstance(node, ast.Attribute) and ast.unparse(node) in MARKS)
         for node in nodes
     )
 
 
-MARKS = {f"{mark}.{name}" for mark in ("pytest.mark", "mark") for name in NAMES}
-
-
-def _takes_benchmark(node: ast.FunctionDef) -> bool:
-    arguments = {argument.arg for argument in node.args.args}
-    return node.name.startswith("test") and not arguments.isdisjoint(NAMES)
+def _takes_benchmark(names: Iterable[str]) -> bool:
+    return not set(NAMES).isdisjoint(names)
 
 
 def run(path: str, arguments: Sequence[str], stop: Stop) -> None:
@@ -84,11 +86,12 @@ def run(path: str, arguments: Sequence[str], stop: Stop) -> None:
         @pytest.hookimpl(tryfirst=True)
         def pytest_pyfunc_call(self, pyfuncitem: Any) -> bool | None:
             """Times a test that is marked alone."""
-            if not set(NAMES).isdisjoint(pyfuncitem.fixturenames):
+            if _takes_benchmark(pyfuncitem.fixturenames):
                 return None
             chosen.append(pyfuncitem.nodeid)
             names = inspect.signature(pyfuncitem.obj).parameters
-            arguments = {name: pyfuncitem.funcargs[name] for name in names}
+            given = pyfuncitem.funcargs
+            arguments = {name: given[name] for name in names if name in given}
             Benchmark(pyfuncitem, stop).whole(pyfuncitem, arguments)
             return True
 
@@ -104,7 +107,7 @@ def run(path: str, arguments: Sequence[str], stop: Stop) -> None:
         def pytest_collection_modifyitems(self, items: list[Any]) -> None:
             def is_benchmark(item: Any) -> bool:
                 marks = map(item.get_closest_marker, NAMES)
-                return not set(NAMES).isdisjoint(item.fixturenames) or any(marks)
+                return _takes_benchmark(item.fixturenames) or any(marks)
 
             items[:] = filter(is_benchmark, items)
 
