@@ -4,6 +4,7 @@
 //! counter of the kernel tells. Calls that are timed then take longer than their samples, and nothing
 //! is wrong with these.
 
+use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::thread;
 use std::time::Instant;
@@ -32,32 +33,49 @@ const ROUNDS: usize = 4;
 /// Cores are slower where the same work takes so many times as long.
 const SLOWER: f64 = 1.15;
 
-/// The time of the same work on each of some cores, near and far, in nanoseconds.
+/// The time of the same work on each of some cores, near and far, in nanoseconds, by the core's number.
 #[derive(Clone, Debug, Default)]
-pub(super) struct CoreSpeeds(Vec<[f64; 2]>);
+pub(super) struct CoreSpeeds(BTreeMap<u32, [f64; 2]>);
 
 impl CoreSpeeds {
     /// The speeds now, of the first of these cores.
     pub(super) fn now(cores: &[u32]) -> CoreSpeeds {
         let cores = cores.iter().take(MAX_CORES);
-        CoreSpeeds(cores.filter_map(|core| on_core(*core)).collect())
+        CoreSpeeds(
+            cores
+                .filter_map(|core| Some((*core, on_core(*core)?)))
+                .collect(),
+        )
     }
 
-    /// Keeps the shorter times of both.
-    pub(super) fn keep_faster(&mut self, other: &CoreSpeeds) {
-        if self.0.len() != other.0.len() {
-            self.0.clone_from(&other.0);
+    /// The shorter times of both.
+    pub(super) fn faster(self, other: &CoreSpeeds) -> CoreSpeeds {
+        self.merged(other, f64::min)
+    }
+
+    /// The longer times of both.
+    pub(super) fn slower(self, other: &CoreSpeeds) -> CoreSpeeds {
+        self.merged(other, f64::max)
+    }
+
+    fn merged(mut self, other: &CoreSpeeds, each: fn(f64, f64) -> f64) -> CoreSpeeds {
+        for (core, times) in &other.0 {
+            let own = self.0.entry(*core).or_insert(*times);
+            *own = [each(own[0], times[0]), each(own[1], times[1])];
         }
-        for (one, other) in self.0.iter_mut().zip(&other.0) {
-            *one = [one[0].min(other[0]), one[1].min(other[1])];
-        }
+        self
+    }
+
+    /// How many of these found no core slower.
+    pub(super) fn not_slower(&self, speeds: &[CoreSpeeds]) -> usize {
+        speeds.iter().filter(|now| !self.are_slower(now)).count()
     }
 
     /// True if one of the cores is slower now.
     pub(super) fn are_slower(&self, now: &CoreSpeeds) -> bool {
-        let mut pairs = self.0.iter().zip(&now.0);
-        self.0.len() == now.0.len()
-            && pairs.any(|(then, now)| (0..2).any(|work| now[work] > SLOWER * then[work]))
+        let both = now.0.iter();
+        let mut both = both.filter_map(|(core, now)| Some((self.0.get(core)?, now)));
+        both.any(|(then, now)| (0..2).any(|work| now[work] > SLOWER * then[work]))
     }
 }
 
@@ -110,17 +128,24 @@ mod tests {
 
     #[test]
     fn cores_that_take_longer_are_slower() {
-        let speeds = |near: f64, far: f64| CoreSpeeds(vec![[100.0, 200.0], [near, far]]);
+        let speeds = |near: f64, far: f64| {
+            CoreSpeeds(BTreeMap::from([(0, [100.0, 200.0]), (3, [near, far])]))
+        };
         let then = speeds(100.0, 200.0);
         assert!(!then.are_slower(&speeds(114.0, 229.0)));
         assert!(then.are_slower(&speeds(116.0, 200.0)));
         assert!(then.are_slower(&speeds(100.0, 231.0)));
         assert!(!then.are_slower(&speeds(50.0, 100.0)));
-        let mut fastest = speeds(120.0, 100.0);
-        fastest.keep_faster(&then);
-        assert!(fastest.are_slower(&speeds(116.0, 100.0)));
-        // A core that went offline tells nothing.
+        assert!(
+            speeds(120.0, 100.0)
+                .faster(&then)
+                .are_slower(&speeds(116.0, 100.0))
+        );
+        assert!(then.are_slower(&speeds(120.0, 100.0).slower(&then)));
+        // A core that went offline, or is looked at for the first time, tells nothing.
         assert!(!then.are_slower(&CoreSpeeds::default()));
+        assert!(!CoreSpeeds::default().are_slower(&then));
+        assert_eq!(then.not_slower(&[then.clone(), speeds(150.0, 200.0)]), 1);
     }
 
     #[test]
@@ -129,7 +154,7 @@ mod tests {
         let CoreSpeeds(times) = CoreSpeeds::now(&cores);
         assert_eq!(times.len(), cores.len().min(MAX_CORES));
         assert!(
-            times.iter().flatten().all(|time| *time > 100.0),
+            times.values().flatten().all(|time| *time > 100.0),
             "{times:?}"
         );
     }

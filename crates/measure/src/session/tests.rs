@@ -10,7 +10,7 @@ use crate::interference::{CoreTimes, MachineCounters};
 use crate::schedule::Block;
 use crate::schedule::Lane;
 use crate::testing::{self, variant};
-use regatta_core::record::PairSide;
+use regatta_core::record::{Disturbance, PairSide};
 use regatta_core::suite;
 use regatta_core::suite::Metric;
 use regatta_worker::protocol::RequestBody;
@@ -217,6 +217,8 @@ struct Bound {
     busy: usize,
     /// Requests for calls on several threads that are slow.
     slow: Option<u32>,
+    /// True where other programs disturbed the samples.
+    disturbed: bool,
 }
 
 const HONEST: Duration = Duration::from_millis(4);
@@ -230,6 +232,7 @@ const BOUND: Bound = Bound {
     delayed: None,
     busy: 0,
     slow: None,
+    disturbed: false,
 };
 
 /// The outcome where such samples are not kept, and the number of requests.
@@ -283,8 +286,10 @@ fn bound_by(bound: Bound) -> (Result<(), Outcome>, usize) {
     if bound.slow.is_some() {
         samples.threads = vec![2; 4];
     }
+    let others = Disturbance::ForeignLoad { cores: 1.0, of: 2 };
     let measurement = Measurement {
         samples: samples.kept(),
+        disturbed: Vec::from_iter(bound.disturbed.then_some(others)),
         ..Measurement::default()
     };
     let variant = worker.hello.variants[0].clone();
@@ -384,6 +389,22 @@ fn threads_that_wake_refuse_no_samples() {
         slow: Some(2),
         call: 2 * HONEST,
         ..BOUND
+    });
+    assert!(refused.is_err());
+}
+
+/// No core is looked at here, so the requests may have been disturbed as well.
+#[test]
+fn other_programs_explain_a_part_of_a_call() {
+    let beside = Bound {
+        call: HONEST * 7 / 5,
+        disturbed: true,
+        ..BOUND
+    };
+    assert_eq!(bound_by(beside).0, Ok(()));
+    let (refused, _) = bound_by(Bound {
+        disturbed: false,
+        ..beside
     });
     assert!(refused.is_err());
 }
