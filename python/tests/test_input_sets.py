@@ -17,7 +17,7 @@ pytest.importorskip("torch")
 import torch
 
 from regatta_worker.on_torch.case import written
-from regatta_worker.on_torch.inputs import TorchInputSets, memory_order
+from regatta_worker.on_torch.inputs import MadeTensors, TorchInputSets, memory_order
 from regatta_worker.problem import inputs
 from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.attention import Problem
@@ -148,6 +148,26 @@ class TestInPlace:
                         made = inputs.part(ARRAYS, problem, name, some, torch.bfloat16, order)
                         cuts = torch.cat([plane.cut(name, tensor) for plane in some], dim=1)
                         assert torch.equal(made[0], cuts), (axes, name, last)
+
+    def test_sets_are_made_once_for_cases_of_the_same_shapes(self) -> None:
+        _, tensors = self.made()
+        size = sum(tensor.nbytes for tensor in tensors.values())
+        for limit, again in ((3 * size, 0), (3 * size - 1, 3 * len(tensors))):
+            kept, fill = MadeTensors(limit), mock.Mock(side_effect=FILL)
+            for _ in range(2):
+                sets = TorchInputSets(tensors, SETS, fill, made=kept)
+                assert sets.held_bytes == 3 * size
+                sets.change(last=True)
+                wanted = inputs.whole(ARRAYS, self.made()[0], "q", seed_of(7, LAST), torch.bfloat16)
+                assert torch.equal(tensors["q"], wanted)
+                sets.forget()
+                assert kept.nbytes == (0 if again else 3 * size)
+            assert fill.call_count == 3 * len(tensors) + again
+        _, others = self.made(heads=2, kv_heads=2)
+        kept = MadeTensors(3 * size)
+        TorchInputSets(tensors, SETS, FILL, made=kept).forget()
+        sets = TorchInputSets(others, SETS, FILL, made=kept)
+        assert sets.held_bytes < 3 * size, "the earlier ones made room"
 
     def test_tensors_with_others_between_are_copied_as_they_are(self) -> None:
         wide = torch.zeros(4, 8, dtype=torch.bfloat16)

@@ -247,12 +247,23 @@ class TestFigures:
         broken[1, 2, 3, 4] = math.nan
         assert not_finite(ARRAYS, {"out": broken, "dq": np.zeros(3)}) == ["out"]
 
-    def test_groups_are_compared_each_by_itself(self) -> None:
+    def test_groups_are_compared_each_by_itself(self, monkeypatch: pytest.MonkeyPatch) -> None:
         one, two = np.array([3.0, 4.0]), np.array([1.0, 0.0])
-        groups = [[(one, one)], [(two, one), (one, one)], [(one, two), (two, two)], []]
+        longer = np.array([5.0, 0.0, 12.0]), np.array([5.0, 0.0, 0.0])
+        single = np.array([5.0, 0.0], dtype=np.float32), np.array([5.0, 2.0])
+        groups = [[(one, one)], [(two, one), (one, one)], [(one, two), longer], [], [single]]
         each = [difference(ARRAYS, *pairs) for pairs in groups]
-        assert differences(ARRAYS, *groups) == each
-        assert [error["max_abs"] for error in each] == [0.0, 4.0, 4.0, 0.0]
+        assert [error["max_abs"] for error in each] == [0.0, 4.0, 12.0, 0.0, 2.0]
+        squares = [(0, 50), (20, 50), (164, 26), (0, 0), (4, 29)]
+        relative = [math.sqrt(square / norm) if norm else 0.0 for square, norm in squares]
+        for chunk in (1, 2, 3, 1 << 22):
+            monkeypatch.setattr("regatta_worker.problem.reference.CHUNK", chunk)
+            found = differences(ARRAYS, *groups)
+            assert [error["relative_l2"] for error in found] == pytest.approx(relative)
+            assert [error["max_abs"] for error in found] == [0.0, 4.0, 12.0, 0.0, 2.0]
+        broken = differences(ARRAYS, *groups, [(np.array([math.nan, 4.0]), one)])
+        assert math.isnan(broken.pop()["relative_l2"])
+        assert broken == found
 
     def test_the_worst_of_some_is_the_one_that_is_not_finite(self) -> None:
         for unknown in (math.nan, None):

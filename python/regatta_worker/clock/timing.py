@@ -315,16 +315,17 @@ def measure_cuda(
     """Times the call, or a CUDA graph of it, on torch's current stream after the warm-up: as
     `take` does, by default blocked, or else by plain events. A call `by_autograd` has a
     reference of its kind."""
+    of_autograd = None
+    if by_autograd and not plan.graph:
+        # Before the first call, as autograd's thread lets go of a call's gradients when it likes.
+        before = requested_bytes()
+        of_autograd = autograd_reference()
+        inputs.held_bytes += requested_bytes() - before
     for _ in range(plan.warmup):
         call()
     if plan.graph:
         call, inputs.results, held_bytes = captured(call)
         inputs.held_bytes += held_bytes
-    of_autograd = None
-    if by_autograd and not plan.graph:
-        before = requested_bytes()
-        of_autograd = autograd_reference()
-        inputs.held_bytes += requested_bytes() - before
     measured = take(call) if take else _measure_on_stream(call, plan, gpu, inputs, of_autograd)
     if plan.graph:
         inputs.kept[:] = [inputs.results]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 
 import torch
 
@@ -24,6 +24,45 @@ STEP = 0.6180339887498949
 section comes back to no place it had."""
 
 
+class MadeTensors:
+    """Tensors of sets, kept for the next cases: most of these have the same shapes and seed."""
+
+    def __init__(self, limit: int = 0) -> None:
+        """They take `limit` bytes, or all are made again."""
+        self._limit = limit
+        self._kept: dict[Hashable, torch.Tensor] = {}
+
+    @property
+    def nbytes(self) -> int:
+        return sum(tensor.nbytes for tensor in self._kept.values())
+
+    def get(self, like: torch.Tensor, name: str, seed: int, fill: Fill) -> torch.Tensor:
+        """Input `name` of the set of this seed, as another one lies in memory."""
+        key = _key(like, name, seed)
+        if key not in self._kept:
+            made = torch.empty_like(like)
+            fill(made, name, seed)
+            self._kept[key] = made
+        return self._kept[key]
+
+    def make_room(self, tensors: Tensors, seeds: Iterable[int] = ()) -> None:
+        """Drops all where there would be more than the limit with sets of these seeds."""
+        wanted = [(_key(x, name, seed), x.nbytes) for seed in seeds for name, x in tensors.items()]
+        size = sum(nbytes for key, nbytes in wanted if key not in self._kept)
+        if self.nbytes + size > self._limit:
+            self.clear()
+
+    def clear(self) -> bool:
+        """Drops all; returns False if there were none."""
+        there = bool(self._kept)
+        self._kept.clear()
+        return there
+
+
+def _key(like: torch.Tensor, name: str, seed: int) -> Hashable:
+    return name, like.shape, like.stride(), like.dtype, seed
+
+
 class TorchInputSets(InputSets):
     """Working tensors whose contents are another set's in each sample."""
 
@@ -34,16 +73,18 @@ class TorchInputSets(InputSets):
         fill: Fill,
         refresh: Callable[[], None] | None = None,
         free_bytes: int | None = None,
+        made: MadeTensors | None = None,
     ) -> None:
         """`tensors` hold the set that is in place; `refresh` follows each change of theirs.
 
-        Sets are made once, beside the tensors, and copied in turn, all tensors at once, so
-        that the making leaves no more in a cache than the inputs. In each sample but the last
-        they lie at another place in memory, the end put before the beginning, so that no two
-        samples have the same contents. Without room for that, or `free_bytes` is 0, each
-        sample has a set that is made in them.
+        Sets are made once, beside the tensors, where `made` has none of an earlier case, and
+        copied in turn, all tensors at once, so that the making leaves no more in a cache than
+        the inputs. In each sample but the last they lie at another place in memory, the end put
+        before the beginning, so that no two samples have the same contents. Without room for
+        that, or where `free_bytes` is 0, each sample has a set that is made in them.
         """
         self._tensors, self._seed, self._fill, self._refresh = tensors, of.seed, fill, refresh
+        self._made = made or MadeTensors()
         self._copies: dict[int, list[tuple[torch.Tensor, torch.Tensor]]] = {}
         """By set, where its tensors are copied to, and they."""
         self._samples = 0
@@ -52,6 +93,7 @@ class TorchInputSets(InputSets):
         sets, size = max(3, of.sets), sum(tensor.nbytes for tensor in tensors.values())
         free = self._free() if free_bytes is None else free_bytes
         if sets * size <= free // SHARE_OF_FREE:
+            self._made.make_room(tensors, (seed_of(of.seed, number) for number in range(sets)))
             with contextlib.suppress(torch.OutOfMemoryError):
                 self._copies = {
                     number: [_as_they_lie(tensor, made[name]) for name, tensor in tensors.items()]
@@ -62,15 +104,20 @@ class TorchInputSets(InputSets):
         super().__init__(
             of, self._put_in_place, lambda e: isinstance(e, torch.OutOfMemoryError), numbers
         )
-        self.held_bytes = len(self._copies) * size
+        if not self._copies:
+            self._made.clear()
+        self.held_bytes = self._made.nbytes
 
     def forget(self) -> None:
         self._copies = {}
+        self._made.make_room({})
 
     def _make(self, number: int) -> Tensors:
-        made = {name: torch.empty_like(tensor) for name, tensor in self._tensors.items()}
-        self._write(made, number)
-        return made
+        def fill(tensor: torch.Tensor, name: str, _: int) -> None:
+            self._write({name: tensor}, number)
+
+        seed, like = seed_of(self._seed, number), self._tensors.items()
+        return {name: self._made.get(tensor, name, seed, fill) for name, tensor in like}
 
     def _write(self, tensors: Tensors, number: int) -> None:
         for name, tensor in tensors.items():

@@ -28,7 +28,7 @@ from regatta_worker.census.counters import first_call
 from regatta_worker.clock import timing
 from regatta_worker.clock.peak import torch_peak
 from regatta_worker.on_torch.case import DTYPES, Call, Results, Tensors, TorchCase
-from regatta_worker.on_torch.inputs import TorchInputSets, memory_order, turner
+from regatta_worker.on_torch.inputs import MadeTensors, TorchInputSets, memory_order, turner
 from regatta_worker.problem import Mask, Problem, inputs, planes
 from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.input_sets import DrawnCall, Inputs
@@ -49,6 +49,9 @@ Build = Callable[[TorchCase], Call]
 
 SHARE_OF_DEVICE = 8
 """References may take one part in so many of a device's memory."""
+
+SHARE_OF_SETS = 64
+"""Sets of inputs that are kept between cases may take one part in so many of it."""
 
 IN_GRAPH = 16
 """Calls of a CUDA graph that is replayed for the harness's clock."""
@@ -258,10 +261,11 @@ class TorchWorker(OnTorch[TorchCase]):
 
     def __init__(self, library: Library) -> None:
         super().__init__(packages=library.packages)
-        self.NAME, self.library = library.name, library
+        self.NAME, self.library, self.made = library.name, library, MadeTensors()
         if self.gpu:
             memory = torch.cuda.get_device_properties(self.device).total_memory
             self.references = ReferenceCache(self.arrays, memory // SHARE_OF_DEVICE)
+            self.made = MadeTensors(memory // SHARE_OF_SETS)
             # cuBLAS's workspace is a part of every `peak_bytes`, whether or not a reference
             # had to be computed in this process.
             square = torch.zeros((2, 2), dtype=torch.float64, device=self.device)
@@ -426,7 +430,7 @@ class TorchWorker(OnTorch[TorchCase]):
 
     def input_sets(self, case: TorchCase) -> TorchInputSets:
         fill = functools.partial(inputs.fill, self.arrays)
-        return TorchInputSets(case.tensors, case, fill, case.built.refresh)
+        return TorchInputSets(case.tensors, case, fill, case.built.refresh, made=self.made)
 
     def timed(self, case: TorchCase, plan: timing.Plan, sets: Inputs) -> Message:
         if gpu := self.gpu:
@@ -441,7 +445,7 @@ class TorchWorker(OnTorch[TorchCase]):
         return measured
 
     def free_memory(self) -> bool:
-        there = self.references.clear()
+        there = self.references.clear() | self.made.clear()
         gc.collect()
         if self.gpu:
             torch.cuda.empty_cache()

@@ -243,29 +243,37 @@ def difference(arrays: Arrays, *pairs: Pair) -> dict[str, float]:
 
 def differences(arrays: Arrays, *groups: Iterable[Pair]) -> list[dict[str, float]]:
     """The `difference` over the pairs of each group."""
-    sums, sizes = list[list[Any]](), list[int]()
-    for pairs in groups:
-        sums.append([])
-        sizes.append(0)
+    sums, sizes = [list[Any]() for _ in groups], [0 for _ in groups]
+    by_kind: dict[tuple[Any, ...], list[tuple[int, Any, Any]]] = {}
+    for group, pairs in enumerate(groups):
         for result, exact in pairs:
             flat, exact_flat = result.reshape(-1), exact.reshape(-1)
             count = math.prod(flat.shape)
+            sizes[group] += count
             for first in range(0, count, CHUNK):
-                expected = arrays.float64(exact_flat[first : first + CHUNK])
-                off = arrays.float64(flat[first : first + CHUNK]) - expected
-                some = (off * off).sum(), (expected * expected).sum(), abs(off).max()
-                sums[-1].append(arrays.xp.stack(some))
-            sizes[-1] += count
-    flat_sums = [some for of_group in sums for some in of_group]
-    # All at once: a device is waited for once.
-    figures = iter(arrays.xp.stack(flat_sums).tolist() if flat_sums else ())
-    return [
-        _difference([next(figures) for _ in of_group], size)
-        for of_group, size in zip(sums, sizes, strict=True)
-    ]
+                parts = flat[first : first + CHUNK], exact_flat[first : first + CHUNK]
+                kinds = ((x.dtype, getattr(x, "device", None)) for x in parts)
+                kind = (math.prod(parts[0].shape), *kinds)
+                by_kind.setdefault(kind, []).append((group, *parts))
+    # Parts of one kind at once, as operations on a GPU take longer to launch than to run; and all
+    # figures at once, as a device is waited for.
+    xp, places, figures = arrays.xp, list[int](), list[Any]()
+    for (count, *_), some in by_kind.items():
+        at_once = max(1, CHUNK // count)
+        for first in range(0, len(some), at_once):
+            numbers, flats, exacts = zip(*some[first : first + at_once], strict=True)
+            expected = arrays.float64(xp.stack(exacts))
+            off = arrays.float64(xp.stack(flats)) - expected
+            squares = (off * off).sum(1), (expected * expected).sum(1)
+            figures.append(xp.stack((*squares, xp.amax(abs(off), 1))))
+            places.extend(numbers)
+    columns = zip(*xp.hstack(figures).tolist(), strict=True) if figures else ()
+    for group, column in zip(places, columns, strict=False):
+        sums[group].append(column)
+    return [_difference(of_group, size) for of_group, size in zip(sums, sizes, strict=True)]
 
 
-def _difference(figures: list[list[float]], size: int) -> dict[str, float]:
+def _difference(figures: list[tuple[float, float, float]], size: int) -> dict[str, float]:
     """The difference of so many elements, from the figures of parts of them."""
     squares, norm, largest = 0.0, 0.0, 0.0
     for square, exact_square, worst_here in figures:
