@@ -66,9 +66,10 @@ impl CoreSpeeds {
         self
     }
 
-    /// How many of these found no core slower.
+    /// How many of these found a core that is not slower.
     pub(super) fn not_slower(&self, speeds: &[CoreSpeeds]) -> usize {
-        speeds.iter().filter(|now| !self.are_slower(now)).count()
+        let known = speeds.iter().filter(|now| !now.0.is_empty());
+        known.filter(|now| !self.are_slower(now)).count()
     }
 
     /// True if one of the cores is slower now.
@@ -145,7 +146,8 @@ mod tests {
         // A core that went offline, or is looked at for the first time, tells nothing.
         assert!(!then.are_slower(&CoreSpeeds::default()));
         assert!(!CoreSpeeds::default().are_slower(&then));
-        assert_eq!(then.not_slower(&[then.clone(), speeds(150.0, 200.0)]), 1);
+        let looks = [then.clone(), speeds(150.0, 200.0), CoreSpeeds::default()];
+        assert_eq!(then.not_slower(&looks), 1);
     }
 
     #[test]
