@@ -66,7 +66,7 @@ impl CoreSpeeds {
         self
     }
 
-    /// How many of these found a core that is not slower.
+    /// The number of these looks that found no core slower.
     pub(super) fn not_slower(&self, speeds: &[CoreSpeeds]) -> usize {
         let known = speeds.iter().filter(|now| !now.0.is_empty());
         known.filter(|now| !self.are_slower(now)).count()
