@@ -106,6 +106,15 @@ def large(x, weight, eps):
 
 def accumulate(s, x):
     s += x
+
+def returns_state(s, x):
+    return s + x
+
+def raises_later(x, weight, eps, calls=[]):
+    calls.append(1)
+    if len(calls) > 1:
+        raise IndexError("place 16")
+    return rmsnorm(x, weight, eps)
 """
 REFERENCE = """
 def rmsnorm(x, weight, eps):
@@ -217,6 +226,19 @@ def test_what_is_no_result_is_refused(
 ) -> None:
     with pytest.raises(Failed, match=words):
         worker.prepare(asked(tmp_path, variant))
+
+
+def test_a_result_of_a_state_that_is_returned_is_refused(worker: Any, tmp_path: Path) -> None:
+    words = "returned 1 result; the operator returns nothing and leaves results in `s`: write them"
+    with pytest.raises(Failed, match=words):
+        worker.prepare(asked(tmp_path, "returns_state", ACCUMULATE))
+
+
+def test_a_later_call_that_raises_is_named_with_its_line(worker: Any, tmp_path: Path) -> None:
+    worker.prepare(asked(tmp_path, "raises_later"))
+    words = r"py:raises_later: line \d+, in raises_later: IndexError: place 16"
+    with pytest.raises(Failed, match=words):
+        worker.measure(PLAN)
 
 
 def test_a_class_is_no_function(tmp_path: Path) -> None:

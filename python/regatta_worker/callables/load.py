@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -322,22 +322,30 @@ class Guarded:
         worker: Any = super()
         where = self._target.where(request.get("variant", ""))
         try:
-            prepared: Message = worker.prepare(request)
-        except (Failed, Lost, Unavailable, Unsupported):
-            raise
+            with self._placed(where):
+                prepared: Message = worker.prepare(request)
         except NotImplementedError as error:
             raise Unsupported(str(error) or type(error).__name__) from error
+        self._variant = where
+        return prepared
+
+    @contextlib.contextmanager
+    def _placed(self, where: str) -> Iterator[None]:
+        """Raises Failed, in words that say where, for what the code raises."""
+        try:
+            yield
+        except (Failed, Lost, Unavailable, Unsupported, NotImplementedError):
+            raise
         except Exception as error:
             traceback.print_exc()
             raise Failed(f"{where}: {placed(self._target.file, error)}") from error
-        self._variant = where
-        return prepared
 
     def measure(self, request: Message) -> Message:
         """Takes samples as the worker does. Raises Failed where the code changes what times and
         checks it, or works between the calls."""
         worker: Any = super()
-        measured: Message = worker.measure(request)
+        with self._placed(self._variant):
+            measured: Message = worker.measure(request)
         self.check_intact()
         if name := working_thread():
             raise Failed(

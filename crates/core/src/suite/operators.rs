@@ -64,7 +64,7 @@ pub enum AxisValue {
     Word(String),
 }
 
-/// Extents, as a list or as a text with commas: `"batch, seq, 2 * width"`.
+/// Extents, as a list or as a text with commas: `"batch, seq, 2 * width"`. `""` has none: one number.
 pub type Shape = OneOrMore<Expression>;
 
 /// An input.
@@ -389,6 +389,7 @@ const NO_ARGUMENT: &str = "this cannot name an argument of a Python function: us
 /// The extents that a shape lists; a text lists them with commas.
 fn extents(shape: &Shape) -> Vec<Expression> {
     let each = shape.iter().flat_map(|(_, formula)| match formula {
+        Expression::Formula(text) if text.trim().is_empty() => vec![],
         Expression::Formula(text) => split(text),
         other => vec![other.clone()],
     });

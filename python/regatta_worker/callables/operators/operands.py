@@ -148,9 +148,14 @@ class Operands:
             several = list(returned)
         else:
             several = [returned] if wanted or returned is not None else []
-        names = ", ".join(output.name for output in wanted) or "nothing"
         if len(several) != len(wanted):
-            raise Failed(f"{where} returned {len(several)} results; the operator has {names}")
+            names = ", ".join(output.name for output in wanted) or "nothing"
+            left = [f"`{one.in_place}`" for one in self.outputs if one.in_place is not None]
+            written = f" and leaves results in {', '.join(left)}: write them there" if left else ""
+            raise Failed(
+                f"{where} returned {len(several)} result{'s' * (len(several) != 1)}; the operator "
+                f"returns {names}{written}"
+            )
         named: dict[str, Any] = dict(zip((output.name for output in wanted), several, strict=True))
         for output in self.outputs:
             if output.in_place is not None:

@@ -347,6 +347,18 @@ fn outputs_are_in_the_order_of_the_file() {
 }
 
 #[test]
+fn a_tensor_without_extents_is_one_number() {
+    for shape in ["\"\"", "[]"] {
+        let declared = RMSNORM.replace("{ y = \"rows, width\" }", &format!("{{ y = {shape} }}"));
+        let sweep = "[[sweep]]\noperator = \"rmsnorm\"\nvariants = \"mine/rmsnorm\"\nwidth = 8\n";
+        let suite = suite(&format!("{declared}{sweep}")).unwrap();
+        let problem = suite.cases[0].problem.declared().unwrap();
+        let operands = suite.operators["rmsnorm"].operands(problem).unwrap();
+        assert_eq!(operands.outputs[0].shape, [0u64; 0]);
+    }
+}
+
+#[test]
 fn bad_declarations_are_named_with_their_place() {
     let sweep = "[[sweep]]\noperator = \"rmsnorm\"\nvariants = \"mine/rmsnorm\"\nwidth = 32\n";
     let error = |from: &str, to: &str| {
