@@ -21,10 +21,11 @@ PARTS = 64
 
 def outputs(returned: Any) -> list[Message]:
     """Each array of what a call returned; none where it returned no array."""
-    return [found for found in map(_output, _arrays(returned)) if found]
+    return [found for found in map(_output, arrays(returned)) if found]
 
 
-def _arrays(value: Any, depth: int = 0) -> Iterator[Any]:
+def arrays(value: Any, depth: int = 0) -> Iterator[Any]:
+    """The arrays in what a call returned."""
     found: list[Any] = []
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         found = [value]
@@ -37,7 +38,7 @@ def _arrays(value: Any, depth: int = 0) -> Iterator[Any]:
             inner = [getattr(value, each.name) for each in dataclasses.fields(value)]
         else:
             inner = []
-        found = [array for each in inner[:MOST_ARRAYS] for array in _arrays(each, depth + 1)]
+        found = [array for each in inner[:MOST_ARRAYS] for array in arrays(each, depth + 1)]
     yield from found[:MOST_ARRAYS]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import inspect
 import sys
 import time
 from collections.abc import Callable
@@ -14,8 +15,9 @@ from regatta_worker.census.counters import first_call
 from regatta_worker.clock import timing
 from regatta_worker.clock.timing import Plan
 from regatta_worker.problem.input_sets import Inputs
-from regatta_worker.protocol.channel import Message
+from regatta_worker.protocol.channel import Failed, Message
 from regatta_worker.script.places import Place
+from regatta_worker.script.results import arrays
 from regatta_worker.script.timers import Timed
 
 SHORT_NS = 20_000
@@ -77,7 +79,18 @@ class ScriptCase:
         """One call, after what precedes it."""
         if self.timed.before:
             self.timed.before()
-        return (self.timed.first or self.timed.call)()
+        returned = (self.timed.first or self.timed.call)()
+        if inspect.iscoroutine(returned):
+            returned.close()
+            raise Failed(
+                f"{self.place.where}: {self.place.name} returns a coroutine, which has not run: "
+                f"time a function that calls `asyncio.run`"
+            )
+        if finish := finisher(returned):
+            call = self.timed.call
+            self.call = lambda: finish(call())
+            return finish(returned)
+        return returned
 
     def again(self) -> Any:
         """A further call, after what precedes it."""
@@ -141,6 +154,24 @@ class ScriptCase:
         while fastest * loops < (SHORT_NS if loops == 1 else LONG_NS):
             loops *= 2
         return loops
+
+
+def finisher(returned: Any) -> Callable[[Any], Any] | None:
+    """Returns results once they are computed, where these are of JAX or CuPy, whose calls return
+    before; None for others."""
+    jax, cupy = sys.modules.get("jax"), sys.modules.get("cupy")
+    kinds = {type(each).__module__.partition(".")[0] for each in arrays(returned)}
+    if jax is not None and kinds & {"jax", "jaxlib"}:
+        finish: Callable[[Any], Any] = jax.block_until_ready
+        return finish
+    if cupy is None or "cupy" not in kinds:
+        return None
+
+    def synchronised(results: Any) -> Any:
+        cupy.cuda.get_current_stream().synchronize()
+        return results
+
+    return synchronised
 
 
 def elapsed(call: Callable[[], Any]) -> float:
