@@ -29,15 +29,29 @@ def poisoned() -> Iterator[None]:
         for module in filter(None, map(sys.modules.get, ("numpy", "torch"))):
             for name in {"empty", "empty_like"} & set(vars(module)):
                 undo.callback(setattr, module, name, getattr(module, name))
-                setattr(module, name, functools.partial(_poison, getattr(module, name)))
+                setattr(module, name, Poisoned(getattr(module, name)))
         yield
 
 
-def _poison(empty: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    array = empty(*args, **kwargs)
-    with contextlib.suppress(Exception):
-        (getattr(array, "fill_", None) or array.fill)(POISON)
-    return array
+class Poisoned:
+    """A function like `empty`. It equals the one that it stands for: numba, as it is imported and
+    as it compiles in a setup, looks up the functions that it knows."""
+
+    def __init__(self, empty: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, empty)
+        self._empty = empty
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        array = self._empty(*args, **kwargs)
+        with contextlib.suppress(Exception):
+            (getattr(array, "fill_", None) or array.fill)(POISON)
+        return array
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or other is self._empty
+
+    def __hash__(self) -> int:
+        return hash(self._empty)
 
 
 class Returning:
