@@ -108,14 +108,16 @@ def test_asv_is_measured_on_the_inputs_that_were_listed(tmp_path: Path) -> None:
             assert "results are not poisoned between calls" in measured["input_sets_reason"]
 
 
-def test_asv_imports_from_its_package(tmp_path: Path) -> None:
-    folder = tmp_path / "benchmarks"
-    folder.mkdir()
+@pytest.mark.parametrize("package", [".", "benchmarks."])
+def test_asv_imports_from_its_package(tmp_path: Path, package: str) -> None:
+    # As networkx has it, where regatta starts above both.
+    folder = tmp_path / "benchmarks" / "benchmarks"
+    folder.mkdir(parents=True)
     (folder / "__init__.py").write_text("")
     path = write(
         folder,
-        """
-        from .common import size
+        f"""
+        from {package}common import size
         class Few:
             def time_range(self):
                 list(range(size))
@@ -123,6 +125,20 @@ def test_asv_imports_from_its_package(tmp_path: Path) -> None:
         common="size = 3",
     )
     assert names(path) == ["Few.time_range"]
+
+
+def test_a_setup_may_look_up_the_functions_that_it_knows(tmp_path: Path) -> None:
+    script = """
+        import numpy as np
+        known = {np.empty: "as numba does"}
+        class Few:
+            def setup(self):
+                assert np.empty.__name__ == "empty" and known[np.empty]
+                assert np.empty(3).tolist() == [90, 90, 90]
+            def time_range(self):
+                list(range(3))
+    """
+    assert names(write(tmp_path, script)) == ["Few.time_range"]
 
 
 HUB = """

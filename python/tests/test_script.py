@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from regatta_worker.script import places, timers
@@ -432,6 +433,30 @@ def test_a_call_that_raises_fails_alone(tmp_path: Path) -> None:
             "hello",
             "bench.py:2: EOFError: EOF when reading a line: the script asks",
         ),
+        (
+            "import sys\nint(sys.stdin.readline())",
+            "hello",
+            "with base 10: '': the script asks for input, but has no input",
+        ),
+        ("import sys\nfor line in sys.stdin: pass", "hello", "none. The script asks for input"),
+        (
+            "import argparse\nparser = argparse.ArgumentParser(prog='bench')\n"
+            "parser.add_argument('--rows', required=True)\nparser.parse_args()",
+            "hello",
+            "sys.exit(2) (it printed: bench: error: the following arguments are required: --rows)",
+        ),
+        (
+            "import os, timeit\n"
+            "if os.fork() == 0: timeit.timeit(lambda: 1, number=1); os._exit(0)\nos.wait()",
+            "hello",
+            "it imported timeit. Timers that other processes call are not seen",
+        ),
+        ("get_ipython().run_line_magic('timeit', '1')", "hello", "only IPython has it: time by"),
+        (
+            "import timeit\nasync def work(): pass\ntimeit.timeit(work, number=1)",
+            "list",
+            "bench.py:3: work returns a coroutine, which has not run",
+        ),
         ("import nowhere_to_be", "hello", "No module named 'nowhere_to_be'. Is it installed"),
         ("x = (", "hello", "bench.py:1: SyntaxError"),
         (
@@ -505,6 +530,36 @@ def test_a_child_of_the_script_times_by_itself(tmp_path: Path) -> None:
         timeit.timeit(lambda: 1, number=10)
     """
     assert names(write(tmp_path, script)) == ["bench"]
+
+
+def test_each_call_of_jax_has_ended_when_its_time_is_read(tmp_path: Path) -> None:
+    jax = """
+        running = []
+
+        class Array:
+            shape, dtype = (), "float32"
+
+        def dispatch():
+            assert not running, "the call before runs still"
+            running.append(Array())
+            return running[0]
+
+        def block_until_ready(results):
+            running.clear()
+            return results
+    """
+    path = write(tmp_path, "import jax, timeit\ntimeit.timeit(jax.dispatch, number=3)", jax=jax)
+    (case,) = listed(path)
+    with started(path) as worker:
+        worker.ask("hello", protocol=1)
+        assert prepared(worker, case)["type"] == "prepared"
+        assert len(worker.ask("measure", **PLAN)["device_ns"]) == PLAN["samples"]
+
+
+def test_numbers_of_numpy_are_values() -> None:
+    values = [np.int64(3), np.float64(0.5), np.bool_(True), np.array(4)]
+    words = [places.simplified("rows", value, set()) for value in values]
+    assert words == [3, "0.5", "yes", 4]
 
 
 def test_quantiles_are_interpolated() -> None:

@@ -219,16 +219,19 @@ def _spans(node: Any, place: Position) -> bool:
 
 
 def package(path: str) -> tuple[str, str] | None:
-    """The folder and the name of the package that a file imports from by `from . import`, as
-    `python -m` has it; None for a file that does not."""
-    nodes = ast.walk(syntax(path) or ast.Module([], []))
-    if not any(isinstance(node, ast.ImportFrom) and node.level for node in nodes):
-        return None
+    """The folder and the name of the package that a file is part of, as `python -m` has it and asv
+    imports it; None for a file in none."""
     folder, package = os.path.dirname(path), ""
     while os.path.exists(os.path.join(folder, "__init__.py")):
         folder, name = os.path.split(folder)
         package = f"{name}.{package}".rstrip(".")
     return (folder, package) if package else None
+
+
+def imports_relatively(path: str) -> bool:
+    """True for a file with `from . import`."""
+    nodes = ast.walk(syntax(path) or ast.Module([], []))
+    return any(isinstance(node, ast.ImportFrom) and node.level for node in nodes)
 
 
 @functools.cache
@@ -245,6 +248,8 @@ def simplified(name: str, value: Any, returned: set[float]) -> Value | None:
     """A value as a case's name has it; None for what names nothing."""
     if name.startswith("_") or name == "self" or not re.fullmatch(r"[A-Za-z][\w-]{0,63}", name):
         return None
+    if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0:
+        value = value.item()
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import errno
-import importlib.util
+import io
 import json
 import os
 import random
@@ -24,6 +24,7 @@ from typing import Any, BinaryIO
 from regatta_worker.protocol import channel
 from regatta_worker.protocol.channel import Failed, Message
 from regatta_worker.script import places
+from regatta_worker.script.endings import NoInput, advised, children, last_printed
 from regatta_worker.script.hooks import Hooks
 from regatta_worker.script.places import Place
 from regatta_worker.script.readers import (
@@ -38,7 +39,7 @@ from regatta_worker.script.readers.returning import poisoned
 from regatta_worker.script.results import outputs
 from regatta_worker.script.timers import ADAPTERS, Timed
 from regatta_worker.script.timing import ScriptCase, quick
-from regatta_worker.serving import Session, is_installed, number_or_null
+from regatta_worker.serving import Session, number_or_null
 
 Key = tuple[str, frozenset[tuple[str, Any]]]
 
@@ -79,6 +80,7 @@ class Script:
     ) -> None:
         self.target, self._requests, self._replies = target, requests, replies
         self.path = os.path.realpath(target.path)
+        self._input = NoInput()
         self._session = open_session(self)
         self.hooks = Hooks(self.stop, lambda: self._seed(len(self.calls)))
         self._pending: bytes | None = None
@@ -117,7 +119,7 @@ class Script:
         except BaseException as error:
             traceback.print_exc()
             self.raised = True
-            self.ended = _advised(places.raised_at(error, self.path), error)
+            self.ended = advised(places.raised_at(error, self.path), error, self._input)
         self.call = None
         self._serve()
 
@@ -127,6 +129,10 @@ class Script:
         sys.argv = [self.target.path, *self.target.arguments]
         # The project's own packages before those that are installed: of another revision too.
         sys.path[0:1] = [folder, here, *filter(os.path.isdir, [os.path.join(here, "src")])]
+        if package := places.package(self.path):
+            # `from benchmarks.common import …`, as asv's files have it.
+            sys.path.insert(2, package[0])
+        sys.stdin = io.TextIOWrapper(io.BufferedReader(self._input))
         os.environ.setdefault("TRITON_CACHE_AUTOTUNING", "1")
         os.environ.setdefault("MPLBACKEND", "Agg")
         # Both sides of a pair have memory on the device.
@@ -143,7 +149,8 @@ class Script:
         except OSError as error:
             raise Failed(f"{self.target.path} cannot be read: {error.strerror}") from error
         sys.modules["__main__"] = module
-        if package := places.package(self.path):
+        package = places.package(self.path)
+        if package and places.imports_relatively(self.path):
             folder, name = package
             vars(module)["__package__"] = name
             sys.path.insert(0, folder)
@@ -154,6 +161,8 @@ class Script:
             self.ended += f" by sys.exit({error.code!r})"
             # Without a call of a timer it may lack its arguments.
             self.raised = bool(self._seen) and error.code not in (None, 0)
+            if error.code and not self._seen and (line := last_printed()):
+                self.ended += f" (it printed: {line})"
 
     def _run_tests(self) -> None:
         """Stops in each call of the fixture `benchmark`."""
@@ -331,8 +340,9 @@ class Script:
         known = ", ".join(sorted({each.title for each in ADAPTERS}))
         return (
             f"{self.ended} and called no timer that is known ({known}); it imported {imported}. "
-            f"Does it need arguments (after `--`)? Else time what it measures by one of these, or "
-            f"write `def cases()`, which yields names and functions"
+            f"{self._input.advice()}{children()}Does it need arguments (after `--`)? Else time "
+            f"what it measures by one of these, or write `def cases()`, which yields names and "
+            f"functions"
         )
 
     def not_reached(self, asked: Key | None) -> str:
@@ -375,23 +385,3 @@ def wanted(message: Message) -> Key:
     """The call that a message is about."""
     params = message.get("params") or {}
     return str(message.get("variant", "")), frozenset(params.items())
-
-
-def _advised(words: str, error: BaseException) -> str:
-    """The words of an exception, with what helps."""
-    if isinstance(error, EOFError):
-        return f"{words}: the script asks for input, but has no input; give it as an argument"
-    if isinstance(error, ModuleNotFoundError):
-        package, _, module = str(error.name).partition(".")
-        spec = importlib.util.find_spec(package) if module else None
-        places = (spec and spec.submodule_search_locations) or []
-        if folder := next((place for place in places if not is_installed(f"{place}/")), ""):
-            return (
-                f"{words}. If a build makes it in {folder}, as an extension in place, give that "
-                "build to a suite ([build] and this script), which builds a revision, too"
-            )
-        return (
-            f"{words}. Is it installed for {sys.executable}? Another Python is named in "
-            f"REGATTA_PYTHON or [environments.default]; a folder in `paths` there"
-        )
-    return words

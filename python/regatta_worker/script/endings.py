@@ -1,0 +1,77 @@
+"""How a script ended, in words that say what helps."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import os
+import resource
+import stat
+import sys
+
+from regatta_worker.serving import is_installed
+
+NO_INPUT = "the script asks for input, but has no input; give it as an argument"
+
+
+class NoInput(io.RawIOBase):
+    """An empty standard input that knows if it was read."""
+
+    asked = False
+
+    def readable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return 0
+
+    def readinto(self, buffer: object) -> int:
+        self.asked = True
+        return 0
+
+    def advice(self) -> str:
+        return f"{NO_INPUT[0].upper()}{NO_INPUT[1:]}. " if self.asked else ""
+
+
+def children() -> str:
+    """Advice where the script has started processes, which may call timers."""
+    if not resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss:
+        return ""
+    return "Timers that other processes call are not seen: call them in the script's own. "
+
+
+def last_printed() -> str:
+    """The last line in the log of this process, such as argparse's of a missing argument; empty
+    where standard error is no file."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.flush()
+        if not stat.S_ISREG(os.fstat(2).st_mode):
+            return ""
+        with open("/proc/self/fd/2", "rb") as log:
+            log.seek(max(0, os.fstat(2).st_size - 1000))
+            lines = log.read().decode(errors="replace").splitlines()
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")[:300]
+    return ""
+
+
+def advised(words: str, error: BaseException, given: NoInput) -> str:
+    """The words of an exception, with what helps."""
+    if given.asked or isinstance(error, EOFError):
+        return f"{words}: {NO_INPUT}"
+    if isinstance(error, NameError) and error.name == "get_ipython":
+        return f"{words}: only IPython has it: time by `timeit.timeit` in place of `%timeit`"
+    if isinstance(error, ModuleNotFoundError):
+        package, _, module = str(error.name).partition(".")
+        spec = importlib.util.find_spec(package) if module else None
+        places = (spec and spec.submodule_search_locations) or []
+        if folder := next((place for place in places if not is_installed(f"{place}/")), ""):
+            return (
+                f"{words}. If a build makes it in {folder}, as an extension in place, give that "
+                "build to a suite ([build] and this script), which builds a revision, too"
+            )
+        return (
+            f"{words}. Is it installed for {sys.executable}? Another Python is named in "
+            f"REGATTA_PYTHON or [environments.default]; a folder in `paths` there"
+        )
+    return words
