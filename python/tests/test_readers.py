@@ -467,7 +467,7 @@ def test_a_test_that_is_marked_is_timed_whole(tmp_path: Path) -> None:
         (
             "def test_x(benchmark): benchmark(len, ())",
             ("--no-such-option",),
-            "pytest does not take its arguments: --no-such-option (see the log)",
+            "error: unrecognized arguments: --no-such-option",
         ),
     ],
 )
@@ -476,6 +476,15 @@ def test_a_test_that_cannot_be_timed_is_named(
 ) -> None:
     reason = refused(write(tmp_path, script), *arguments)
     assert " ".join(words.split()) in " ".join(reason.split())
+
+
+def test_a_conftest_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text("import nowhere_to_be")
+    words = refused(write(tmp_path, "def test_x(benchmark): benchmark(len, ())"))
+    assert (
+        words
+        == "pytest cannot run bench.py: E ModuleNotFoundError: No module named 'nowhere_to_be'"
+    )
 
 
 @pytest.mark.parametrize(

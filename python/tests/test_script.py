@@ -557,9 +557,9 @@ def test_each_call_of_jax_has_ended_when_its_time_is_read(tmp_path: Path) -> Non
 
 
 def test_numbers_of_numpy_are_values() -> None:
-    values = [np.int64(3), np.float64(0.5), np.bool_(True), np.array(4)]
+    values = [np.int64(3), np.float64(0.5), np.bool_(True), np.array(4), np.dtype("int8")]
     words = [places.simplified("rows", value, set()) for value in values]
-    assert words == [3, "0.5", "yes", 4]
+    assert words == [3, "0.5", "yes", 4, "int8"]
 
 
 def test_quantiles_are_interpolated() -> None:

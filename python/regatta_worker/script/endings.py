@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import io
 import os
+import re
 import resource
 import stat
 import sys
@@ -41,17 +42,18 @@ def children() -> str:
     return "Timers that other processes call are not seen: call them in the script's own. "
 
 
-def last_printed() -> str:
-    """The last line in the log of this process, such as argparse's of a missing argument; empty
-    where standard error is no file."""
+def last_printed(beginning: str = r"\s*\S") -> str:
+    """The last line in the log of this process that begins so, such as argparse's of a missing
+    argument; empty where standard error is no file."""
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.flush()
         if not stat.S_ISREG(os.fstat(2).st_mode):
             return ""
         with open("/proc/self/fd/2", "rb") as log:
-            log.seek(max(0, os.fstat(2).st_size - 1000))
+            log.seek(max(0, os.fstat(2).st_size - 2000))
             lines = log.read().decode(errors="replace").splitlines()
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")[:300]
+        matching = (line for line in reversed(lines) if re.match(beginning, line))
+        return " ".join(next(matching, "").split())[:300]
     return ""
 
 

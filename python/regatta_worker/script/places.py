@@ -262,7 +262,7 @@ def simplified(name: str, value: Any, returned: set[float]) -> Value | None:
     if isinstance(value, (tuple, list)) and 1 <= len(value) <= 6:
         parts = [simplified(name, each, returned) for each in value]
         return None if None in parts else word("x".join(map(str, parts)))
-    if type(value).__name__ in ("dtype", "_ScalarMeta", "DType"):
+    if re.fullmatch(r"dtype.*|\w*DType|_ScalarMeta", type(value).__name__):
         return word(str(getattr(value, "name", value)).removeprefix("torch."))
     if isinstance(value, type) or inspect.isroutine(value) or hasattr(value, "arg_names"):
         inner = callee(value)

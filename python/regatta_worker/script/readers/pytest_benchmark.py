@@ -20,6 +20,7 @@ from typing import Any
 
 from regatta_worker.protocol.channel import Failed
 from regatta_worker.script import places
+from regatta_worker.script.endings import last_printed
 from regatta_worker.script.timers import Timed
 
 OPTIONS = (
@@ -126,7 +127,8 @@ def run(path: str, arguments: Sequence[str], stop: Stop) -> None:
     if failed:
         raise Failed(failed[0])
     if code == pytest.ExitCode.USAGE_ERROR:
-        raise Failed(f"pytest does not take its arguments: {' '.join(arguments)} (see the log)")
+        why = last_printed(r"E |ERROR|.*: error: ") or "see the log"
+        raise Failed(f"pytest cannot run {os.path.basename(path)}: {why}")
     if not chosen:
         raise Failed(f"{os.path.basename(path)}: no test that takes `benchmark` was chosen")
 
