@@ -1,4 +1,4 @@
-"""How a script ended, in words that say what helps."""
+"""The end of a script, in words that say what helps."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def children() -> str:
 
 def last_printed(beginning: str = r"\s*\S") -> str:
     """The last line in the log of this process that begins so, such as argparse's of a missing
-    argument; empty where standard error is no file."""
+    argument; empty where standard error is not a file."""
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.flush()
         if not stat.S_ISREG(os.fstat(2).st_mode):
