@@ -5,6 +5,10 @@
 //! command line those words are kept that are known to be harmless: the program, paths, the names
 //! of options, numbers, and plain words of options that are known (`PLAIN_OPTIONS`).
 
+mod message;
+
+pub use message::message;
+
 /// Variables whose values are kept: settings of threads, allocators, compilers and GPUs.
 const KEPT_VARIABLES: &str = include_str!("kept_variables.txt");
 
@@ -13,12 +17,13 @@ const KEPT_VARIABLES: &str = include_str!("kept_variables.txt");
 const PLAIN_OPTIONS: &str = include_str!("kept_options.txt");
 
 /// Words in the names of variables and options whose values are secrets.
-const SECRET: [&str; 15] = [
+const SECRET: [&str; 16] = [
     "key",
     "token",
     "secret",
     "passw",
     "passphrase",
+    "storepass",
     "passcode",
     "pwd",
     "cred",
@@ -40,7 +45,7 @@ const SECRET_ALONE: [&str; 12] = [
 const COUNTS: [&str; 2] = ["keys", "tokens"];
 
 /// The beginnings of well-known tokens.
-const TOKENS: [&str; 28] = [
+const TOKENS: [&str; 52] = [
     "ghp_",
     "gho_",
     "ghu_",
@@ -69,6 +74,30 @@ const TOKENS: [&str; 28] = [
     "rk_live_",
     "gsk_",
     "AGE-SECRET-KEY-",
+    "xoxa-",
+    "xoxr-",
+    "xoxs-",
+    "pk_live_",
+    "whsec_",
+    "shpat_",
+    "dop_v1_",
+    "hvs.",
+    "dp.pt.",
+    "lin_api_",
+    "LTAI",
+    "r8_",
+    "glrt-",
+    "glptt-",
+    "gldt-",
+    "figd_",
+    "ATATT",
+    "PMAK-",
+    "NRAK-",
+    "xai-",
+    "pplx-",
+    "rubygems_",
+    "pscale_tkn_",
+    "ntn_",
 ];
 
 /// The first word of a version of a comparison.
@@ -130,17 +159,36 @@ type Hide<'a> = &'a dyn Fn(&str, &str) -> String;
 
 fn line(words: &[String], hide: Hide) -> Vec<String> {
     let mut option: Option<String> = None;
+    // A name that no dash marks as an option, or more text before it.
+    let mut named: Option<String> = None;
+    let mut is_pem = false;
     let each = words.iter().enumerate().map(|(place, text)| {
         let name = option.take();
+        let before = named.take();
+        if is_pem {
+            return hide("", text);
+        }
+        is_pem = text.starts_with("-----BEGIN");
+        if before.is_some() && ["=", ":"].contains(&text.as_str()) {
+            named = before;
+            return text.clone();
+        }
+        if place > 0 {
+            named = secret_at_end(text).map(str::to_owned);
+        }
         if let Some(written) = flag(text) {
             return match written {
                 Flag::Alone(name) => {
+                    named = None;
                     option = Some(name.to_owned());
                     text.clone()
                 }
                 Flag::Known => text.clone(),
                 Flag::Value(before, name, value) => format!("{before}{}", kept(value, name, hide)),
             };
+        }
+        if let Some(before) = before {
+            return kept(text, &before, &|_, value| hide("", value));
         }
         match name {
             Some(name) => kept(text, &name, hide),
@@ -149,6 +197,15 @@ fn line(words: &[String], hide: Hide) -> Vec<String> {
         }
     });
     each.collect()
+}
+
+/// The name of a secret at the end of a word, whose value may be the next: `TOKEN`, `-password`,
+/// `/ApiKey`, `--args=--token`.
+fn secret_at_end(text: &str) -> Option<&str> {
+    let last = text.rsplit(['=', ':']).next()?;
+    let name = last.trim_matches(['"', '\'', '-', '/']);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    (name.chars().all(plain) && names_a_secret(name)).then_some(name)
 }
 
 /// An option of a command line.
@@ -167,7 +224,10 @@ fn flag(text: &str) -> Option<Flag<'_>> {
         return None;
     }
     let long = name.strip_prefix('-');
-    if let Some((name, value)) = long.unwrap_or(name).split_once('=') {
+    let whole = long.unwrap_or(name);
+    let by_colon = whole.split_once(':');
+    let by_colon = by_colon.filter(|(name, _)| long.is_some() && names_a_secret(name));
+    if let Some((name, value)) = whole.split_once('=').or(by_colon) {
         let before = &text[..text.len() - value.len()];
         return is_name(name).then_some(Flag::Value(before, name, value));
     }
@@ -215,6 +275,10 @@ fn has_lower(text: &str) -> bool {
     text.bytes().any(|byte| byte.is_ascii_lowercase())
 }
 
+fn has_letter(text: &str) -> bool {
+    text.bytes().any(|byte| byte.is_ascii_alphabetic())
+}
+
 fn has_digit(text: &str) -> bool {
     text.bytes().any(|byte| byte.is_ascii_digit())
 }
@@ -222,7 +286,10 @@ fn has_digit(text: &str) -> bool {
 fn has_token(text: &str) -> bool {
     let begins = |part: &str, token: &str| part.starts_with(token) && part.len() > token.len() + 8;
     let mut words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "_-.+/".contains(c)));
-    words.any(|part| TOKENS.iter().any(|token| begins(part, token)))
+    words.any(|word| {
+        let mut parts = std::iter::once(word).chain(word.split('/'));
+        parts.any(|part| TOKENS.iter().any(|token| begins(part, token)))
+    })
 }
 
 /// The words of a name.
@@ -293,7 +360,12 @@ fn kept(text: &str, name: &str, hide: Hide) -> String {
         }
         // `bench.py:softmax`, `package.module:function`, `torch/flash:s4096`.
         let is_known = name.is_empty() || keeps_words(name);
+        // `/token:VALUE`.
+        let is_option = before
+            .strip_prefix('/')
+            .is_some_and(|name| !name.contains('/') && names_a_secret(name));
         let names_code = is_known
+            && !is_option
             && before.contains(['/', '.'])
             && is_path_like(before)
             && !before.starts_with("//");
@@ -397,7 +469,7 @@ fn address(scheme: &str, rest: &str, hide: Hide) -> String {
         .get(..1)
         .map(|mark| mark.to_owned() + &hide("", query));
     let query = query.unwrap_or_default();
-    if is_name(scheme) {
+    if is_name(scheme.trim_start_matches(['\'', '"', '(', '['])) {
         format!("{scheme}://{user}{host}{path}{query}")
     } else {
         hide("", rest)
@@ -501,77 +573,6 @@ pub fn description(text: &str) -> String {
         }
     });
     message(&words.collect::<Vec<_>>().join(" "))
-}
-
-/// A message without what is known to be a secret by its name, its form or its place in an address.
-pub fn message(text: &str) -> String {
-    let mut hides_rest = false;
-    // The quote that ends a value of several words.
-    let mut quoted: Option<char> = None;
-    let mut option: Option<String> = None;
-    let (mut is_name_alone, mut is_assigned) = (false, false);
-    let parts = text.split_inclusive([' ', '\n', ',']).flat_map(|part| {
-        // The pairs of a connection or a query.
-        let is_pairs = !part.contains("://") && part.contains('=');
-        part.split_inclusive(move |c| is_pairs && ";&?#".contains(c))
-    });
-    let words = parts.map(|part| {
-        let word = part.trim_end_matches([' ', '\n', ',', ';', '&', '?', '#']);
-        let asked = option.take().filter(|_| !word.starts_with('-'));
-        if let Some(Flag::Alone(name)) = flag(word)
-            && word.starts_with("--")
-            && part.ends_with(' ')
-            && names_a_secret(name)
-        {
-            option = Some(name.to_owned());
-        }
-        let lower = word.to_ascii_lowercase();
-        let name = word.split(['=', ':']).next().unwrap_or_default();
-        let name = name.trim_matches(|c: char| !c.is_ascii_alphanumeric());
-        // `multi_token.py:9: KeyError` names a line.
-        let is_place = has_file_ending(name) && !word.contains('=');
-        let named = name.len() < word.len() && names_a_secret(name) && is_name(name) && !is_place;
-        // `KeyError: missing key: head_dim` has no secret.
-        let counts = ["key", "keys", "tokens"].contains(&name);
-        let heads = word.ends_with(':')
-            && !word.contains('=')
-            && named
-            && !counts
-            && !name.ends_with("Error");
-        // `token = VALUE`.
-        let is_value = std::mem::take(&mut is_assigned);
-        is_assigned = ["=", ":"].contains(&word) && is_name_alone;
-        is_name_alone = name == word && names_a_secret(name) && is_name(name) && !counts;
-        let opens = heads || lower == "bearer";
-        let is_quoted = quoted.is_some();
-        quoted = quoted.filter(|quote| !word.contains(*quote) && !part.ends_with('\n'));
-        let is_hidden = hides_rest || is_quoted || has_token(word);
-        hides_rest |= opens;
-        if is_hidden {
-            return format!("{HIDDEN}{}", &part[word.len()..]);
-        }
-        let value = match word.find(['=', ':']) {
-            _ if is_value => word,
-            Some(at) if named => &word[at + 1..],
-            _ => "",
-        };
-        let quote = value.chars().next().filter(|c| "\"'".contains(*c));
-        quoted = quote.filter(|quote| value.matches(*quote).count() == 1 && !part.ends_with('\n'));
-        let shown = match word.split_once("://") {
-            _ if asked.is_some() => {
-                kept(word, &asked.unwrap_or_default(), &|_, _| HIDDEN.to_owned())
-            }
-            Some((scheme, rest)) if rest.contains(['@', '?']) || rest.contains('=') => {
-                address(scheme, rest, &|_, _| HIDDEN.to_owned())
-            }
-            None if !value.is_empty() && !is_number(value.trim_end_matches(':')) => {
-                format!("{}{HIDDEN}", &word[..word.len() - value.len()])
-            }
-            _ => word.to_owned(),
-        };
-        format!("{shown}{}", &part[word.len()..])
-    });
-    words.collect()
 }
 
 /// The values of a command and of variables that are hidden and could not be anything else, to be

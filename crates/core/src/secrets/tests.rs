@@ -146,6 +146,29 @@ fn what_a_worker_says_of_a_device_or_version_is_kept() {
         "password=\"two S3cret\"",
         "key AIzaS3cret0123456789",
         "SG.S3cret0123456789",
+        "-----BEGIN EC PRIVATE KEY-----\nS3cret\nS3cret\n-----END EC PRIVATE KEY-----\nx",
+        "a -----BEGIN PRIVATE KEY----- S3cret",
+        "authorization=Basic S3cret==",
+        "headers={'Authorization': 'Token S3cret'}",
+        "token S3cret9 is not valid",
+        "Invalid token `S3cret9`",
+        "password \"S3cret9\" rejected",
+        "-token S3cret",
+        "/ApiKey:S3cret",
+        "PASSWORD->S3cret",
+        "token => 'S3cret'",
+        "<password>S3cret</password>",
+        "Command '['serve', '--token', 'S3cret', '-n']' returned 1",
+        "os.environ[\"API_KEY\"] = \"S3cret\"",
+        "connect(token='S3cret', n=3)",
+        "machine github.com login u password S3cret9",
+        "//registry.npmjs.org/:_authToken=S3cret",
+        "_auth = S3cret",
+        "https://h/ghp_S3cret0123456789abcdef/x",
+        "hvs.S3cret0123456789",
+        "dp.pt.S3cret0123456789",
+        "xoxs-S3cret0123456789",
+        "shpat_S3cret0123456789",
     ] {
         let shown = message(form);
         assert!(!shown.contains("S3cret"), "{form}: {shown}");
@@ -162,6 +185,9 @@ fn what_a_worker_says_of_a_device_or_version_is_kept() {
         "tokens=7;keys=3",
         "num_splits_key = 3: no",
         "key = 'a b'\nValueError: c",
+        "the names of a session with tokens: 7",
+        "the token of a file, --token, or the key",
+        "a.cu(9): error: type Session has no member run",
     ] {
         assert_eq!(message(form), form);
     }
