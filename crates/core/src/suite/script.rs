@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::workers::OwnWorker;
 use super::{Suite, names_a_file};
 use crate::checksum::Checksum;
+use crate::secrets;
 use crate::text::{plain_name, shell_command};
 
 /// Before the path of a script.
@@ -55,6 +56,14 @@ impl Script {
             file: folder.join(self.file),
             ..self
         }
+    }
+
+    /// The same without those of its arguments that may be secrets.
+    pub fn without_secrets(mut self) -> Script {
+        let program = self.file.to_string_lossy().into_owned();
+        let words = [vec![program], self.arguments].concat();
+        self.arguments = secrets::command_line(&words).split_off(1);
+        self
     }
 
     /// As a command line names it, its arguments included.
@@ -139,6 +148,17 @@ fn words(text: &str) -> Result<Vec<String>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_script_is_recorded_without_secrets() {
+        let text = "script:bench.py 64 --token S3cret -password S3cret --mode fast API_KEY=S3cret";
+        let script = Script::parse(text).unwrap().unwrap().without_secrets();
+        let shown = "64 --token *** -p*** *** --mode fast API_KEY=***";
+        assert_eq!(script.arguments.join(" "), shown);
+        let plain = "script:bench.py --benchmark Rows --sizes 1,2";
+        let same = Script::parse(plain).unwrap().unwrap().without_secrets();
+        assert_eq!(same.at("bench.py"), plain);
+    }
 
     #[test]
     fn a_script_reads_back_with_its_arguments() {

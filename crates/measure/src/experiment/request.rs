@@ -55,9 +55,16 @@ pub struct MeasureOptions {
 }
 
 impl MeasureOptions {
-    /// The arguments that choose what is measured, beside a filter.
+    /// The arguments that choose what is measured, beside a filter, without secrets.
     pub fn arguments(&self) -> Vec<String> {
-        let mut words = vec![self.suite.clone()];
+        let suite = match Script::parse(&self.suite) {
+            Some(Ok(script)) => {
+                let file = script.file.to_string_lossy().into_owned();
+                script.without_secrets().at(&file)
+            }
+            _ => self.suite.clone(),
+        };
+        let mut words = vec![suite];
         // Settings are in the run by themselves.
         for change in self.set.iter().filter(|change| change.contains('/')) {
             words.extend(["--set".to_owned(), change.clone()]);
