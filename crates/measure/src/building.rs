@@ -57,7 +57,7 @@ pub fn build(suite: &Build, folder: &Path, log: Option<&Path>) -> Result<Built, 
     let status = status.map_err(|error| cannot_start(suite, folder, &error))?;
     let wall_ns = began.elapsed().into();
     if !status.success() {
-        return Err(failed(format!("failed ({status}){}", words(log))));
+        return Err(failed(format!("failed ({status}){}", words(suite, log))));
     }
     let mut makes = suite.makes.iter().map(|path| folder.join(path));
     match makes.find(|path| !path.exists()) {
@@ -76,7 +76,9 @@ fn start(suite: &Build, folder: &Path, log: Option<&Path>) -> Result<Started, Bu
     };
     let streams = match log {
         Some(path) => {
-            let file = fs::OpenOptions::new().create(true).append(true).open(path);
+            // Without the lines of a build before this one.
+            let file = fs::write(path, "");
+            let file = file.and_then(|()| fs::OpenOptions::new().append(true).open(path));
             let copied = file.and_then(|file| Ok((file.try_clone()?, file)));
             let (stdout, stderr) = copied.map_err(|error| not_written(path, &error))?;
             [Stdio::null(), stdout.into(), stderr.into()]
@@ -108,13 +110,17 @@ fn cannot_start(suite: &Build, folder: &Path, error: &io::Error) -> BuildingErro
     BuildingError::NotStarted(format!("cannot start {program}: {why}"))
 }
 
-/// The place of a failure's log, or the lines that name the failure.
-fn words(log: Option<&Path>) -> String {
+/// The place of a failure's log, or the lines that name the failure, without secrets.
+fn words(suite: &Build, log: Option<&Path>) -> String {
     let Some(path) = log else {
         return "; its output is above".to_owned();
     };
     let text = input::bytes(path, LOG).unwrap_or_default();
     let excerpt = last_words::excerpt(&String::from_utf8_lossy(&text));
+    let variables = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let hidden = secrets::hidden_values(&suite.command, variables);
+    let excerpt = secrets::message(&secrets::masked(excerpt, &hidden));
     format!("; from {}:\n{excerpt}", path.display())
 }
 

@@ -25,6 +25,7 @@ use regatta_core::input;
 use regatta_core::locked::LockedFolder;
 use regatta_core::output;
 use regatta_core::record::Built;
+use regatta_core::secrets;
 use regatta_core::suite::Suite;
 use regatta_core::suite::environment::Environment;
 use regatta_core::text::{plain_name, shell_command};
@@ -131,7 +132,7 @@ impl<'a> PythonEnvironment<'a> {
             .lines()
             .filter_map(|line| Some(line.split_once(" ERROR: ")?.1));
         let errors = errors.map(str::trim).rfind(|words| !words.is_empty());
-        errors.map(str::to_owned)
+        errors.map(secrets::message)
     }
 
     /// The cost of the installation, if packages were built; `None` if pip had wheels of

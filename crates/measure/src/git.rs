@@ -18,6 +18,7 @@ use regatta_core::checksum::Checksum;
 use regatta_core::locked::{LockedFolder, removed};
 use regatta_core::output;
 use regatta_core::record::{Built, Git};
+use regatta_core::secrets;
 use regatta_core::suite::document::or_near;
 use regatta_core::text::plain_name;
 
@@ -88,7 +89,9 @@ fn bytes(directory: &Path, arguments: &[impl AsRef<OsStr>]) -> Result<Vec<u8>, S
     );
     let arguments = arguments.iter().map(|word| word.as_ref().to_string_lossy());
     let arguments: Vec<_> = arguments.collect();
-    Err(SetupError(format!("git {}: {words}", arguments.join(" "))))
+    // The address of a remote may hold one.
+    let text = format!("git {}: {words}", arguments.join(" "));
+    Err(SetupError(secrets::message(&text)))
 }
 
 /// The paths that git lists, from the root of the checkout or from `directory`, as it is asked;
@@ -457,14 +460,22 @@ impl Place {
 
     fn is_at_commit(&self) -> bool {
         let head = ask(&self.root, &["rev-parse", "HEAD"]);
+        // A build that was stopped may have left half a file.
+        let is_half_built = self.log().exists() && !self.note.exists();
         self.root.join(".git").exists()
             && !self.partial().exists()
+            && !is_half_built
             && head.is_ok_and(|head| head == self.commit)
     }
 
     /// A file that is there until submodules are checked out as well.
     fn partial(&self) -> PathBuf {
         self.root.with_extension("partial")
+    }
+
+    /// The output of its build, from when that begins.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.note.with_extension("build.log")
     }
 
     /// Changes of files that git tracks, and code that it does not ignore, by contents.
@@ -530,7 +541,7 @@ impl Place {
     /// Checks it out from nothing.
     fn check_out(&self, repository: &Path) -> Result<(), SetupError> {
         let failed = |path: &Path, error| SetupError(format!("{}: {error}", path.display()));
-        for path in [&self.note, &self.root] {
+        for path in [&self.note, &self.log(), &self.root] {
             removed(path).map_err(|error| failed(path, error))?;
         }
         let partial = self.partial();
@@ -636,4 +647,21 @@ pub(crate) fn remove_worktree(worktree: &Path) -> io::Result<()> {
     ["built", "build.log", "partial"]
         .into_iter()
         .try_for_each(|ending| removed(&worktree.with_extension(ending)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_git_shows_no_secret_of_a_remote() {
+        let remote = "https://u:S3cret@127.0.0.1:1/x.git?token=S3cret";
+        let error = ask(Path::new("."), &["ls-remote", remote]).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.starts_with("git ls-remote https://***@127.0.0.1:1/x.git?***"),
+            "{text}"
+        );
+        assert!(!text.contains("S3cret"), "{text}");
+    }
 }

@@ -15,6 +15,7 @@ use crate::listing::{self, ListedWorkers, Started};
 use crate::renamed::Renamed;
 use crate::versions::{Pin, Spec};
 use crate::workers::{OWN, Processes, find_environment};
+use regatta_core::locked::removed;
 use regatta_core::record::Built;
 use regatta_core::secrets;
 use regatta_core::suite::document::or_near;
@@ -601,8 +602,10 @@ impl RevisionBuild for RevisionSuiteBuild<'_> {
         let failed = |error: &dyn std::error::Error| {
             SetupError(format!("{}: {}", build.origin, chain(error)))
         };
+        // The worktree is built from when the note is there again.
+        removed(note).map_err(|error| failed(&error))?;
         // A log next to the worktree: the error quotes it, and names its file.
-        let log = note.with_extension("build.log");
+        let log = place.log();
         let built = building::build(build, folder, Some(&log)).map_err(|error| failed(&error))?;
         building::note(note, build, folder, Some(built), changes()).map_err(|error| failed(&error))
     }
