@@ -443,6 +443,11 @@ impl Setup {
                 }
                 let built_by_head = suite.build.is_none() && self.suite.build.is_some();
                 suite.build = suite.build.or_else(|| self.suite.build.clone());
+                // Scripts are listed in them: a revision may be older than its `regatta.toml`.
+                for (name, environment) in &self.suite.environments {
+                    let own = suite.environments.entry(name.clone());
+                    own.or_insert_with(|| environment.clone());
+                }
                 RevisionSuite::Own {
                     suite: Box::new(suite),
                     built_by_head,
@@ -495,10 +500,6 @@ impl Setup {
         for (name, worker) in &head.workers {
             let own = suite.workers.entry(name.clone());
             own.or_insert_with(|| worker.clone());
-        }
-        for (name, environment) in &head.environments {
-            let own = suite.environments.entry(name.clone());
-            own.or_insert_with(|| environment.clone());
         }
         for (variant, origin) in &head.origins {
             let own = suite.origins.entry(variant.clone());
