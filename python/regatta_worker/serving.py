@@ -235,11 +235,12 @@ def loaded() -> list[str]:
 
 
 @functools.lru_cache(maxsize=1)
-def _files(modules_loaded: tuple[str, ...]) -> list[str]:
-    names = {name.partition(".")[0] for name in modules_loaded}
+def _files(_modules_loaded: tuple[str, ...]) -> list[str]:
     paths = set(map(_real, module_files()))
     found = {_package(path) or path for path in paths if not _is_own(path)}
-    return sorted(found | {folder for name, folder in _installed_from() if name in names})
+    # A module of the name from another folder is not the installed one.
+    packages = {os.path.basename(package).partition(".")[0] for package in map(_package, paths)}
+    return sorted(found | {folder for name, folder in _installed_from() if name in packages})
 
 
 def module_files() -> set[str]:

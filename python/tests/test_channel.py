@@ -8,7 +8,6 @@ import io
 import json
 import math
 import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -239,22 +238,27 @@ class TestWhatIsLoaded:
     def test_a_package_installed_from_a_folder_is_that_folder(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        code = tmp_path.resolve() / "code"
-        for name, editable in (("ketch_a", "false"), ("ketch_b", "true")):
-            info = tmp_path / f"{name}-1.dist-info"
-            info.mkdir()
+        code, site = tmp_path.resolve() / "code", tmp_path / "site-packages"
+        for name, editable in (("ketch_a", "false"), ("ketch_b", "true"), ("ketch_c", "false")):
+            info = site / f"{name}-1.dist-info"
+            info.mkdir(parents=True)
             # From Python 3.12 on a file that is not there is of no distribution.
-            (tmp_path / name).mkdir()
-            (tmp_path / name / "__init__.py").touch()
+            (site / name).mkdir()
+            (site / name / "__init__.py").touch()
             (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
             url = f'{{"url": "file://{code}/{name}", "dir_info": {{"editable": {editable}}}}}'
             (info / "direct_url.json").write_text(url)
             (info / "RECORD").write_text(f"{name}/__init__.py,,\n")
-        monkeypatch.syspath_prepend(str(tmp_path))
+        # The last is imported from another folder, which precedes the installed copy.
+        (tmp_path / "src" / "ketch_c").mkdir(parents=True)
+        (tmp_path / "src" / "ketch_c" / "__init__.py").touch()
+        for folder in (site, tmp_path / "src"):
+            monkeypatch.syspath_prepend(str(folder))
         _installed_from.cache_clear()
-        monkeypatch.setitem(sys.modules, "ketch_a", sys)
-        monkeypatch.setitem(sys.modules, "ketch_b", sys)
+        for name in ("ketch_a", "ketch_b", "ketch_c"):
+            __import__(name)
         files = loaded()
         _installed_from.cache_clear()
         assert f"{code}/ketch_a" in files
         assert f"{code}/ketch_b" not in files
+        assert f"{code}/ketch_c" not in files

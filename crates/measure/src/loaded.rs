@@ -164,18 +164,23 @@ impl Roots {
         let files: BTreeSet<PathBuf> = files.difference(&self.seen.borrow()).cloned().collect();
         self.seen.borrow_mut().extend(files.iter().cloned());
         if let Some(file) = files.iter().find(|file| self.is_foreign(file)) {
+            if file.is_dir() {
+                return Some(format!(
+                    "loaded code from {}, a folder of another checkout, {SAME}. Uninstall what was \
+                     installed from there (`pip uninstall`). {RELATIVE}",
+                    shown(file)
+                ));
+            }
             return Some(format!(
-                "loaded {}, a file of another checkout, so both sides may measure the same code. \
-                 {RELATIVE}",
+                "loaded {}, a file of another checkout, {SAME}. {RELATIVE}",
                 shown(file)
             ));
         }
         if let Some((file, source)) = self.copied(&files) {
             return Some(format!(
-                "runs {}, an installed copy of {} that is not of its own revision, so both sides \
-                 may measure the same code. Uninstall it (`pip uninstall`) and name the code by \
-                 relative paths (`paths` of the environment), or give each side an environment of \
-                 its own (`env:`)",
+                "runs {}, an installed copy of {} that is not of its own revision, {SAME}. \
+                 Uninstall it (`pip uninstall`) and name the code by relative paths (`paths` of the \
+                 environment), or give each side an environment of its own (`env:`)",
                 shown(&file),
                 shown(&source)
             ));
@@ -197,12 +202,7 @@ impl Roots {
                 shown(&self.other)
             ));
         }
-        (!is_loaded).then(|| {
-            format!(
-                "loaded no file of its own checkout, so both sides may measure the same code. \
-                 {RELATIVE}"
-            )
-        })
+        (!is_loaded).then(|| format!("loaded no file of its own checkout, {SAME}. {RELATIVE}"))
     }
 
     fn is_own(&self, file: &Path) -> bool {
@@ -425,6 +425,9 @@ fn is_digest(part: &OsStr) -> bool {
 
 /// Files of one installed package whose contents are looked for in all of a repository.
 const LOOKED_UP: usize = 8;
+
+/// The consequence of such a file, in words.
+const SAME: &str = "so both sides may measure the same code";
 
 /// The way to have each side load its own code.
 const RELATIVE: &str = "Name code by relative paths (`paths` of the environment, the worker's \
