@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
-use super::comparable::{differ, list};
+use super::comparable::{differ, list, maps};
 use super::judgement::Mismatch;
 use super::operators;
 use regatta_core::record::{RunHeader, in_turn};
@@ -71,6 +71,7 @@ pub fn demands(base: &RunHeader, head: &RunHeader) -> Demands {
     };
     demands.add("set", overrides(base), overrides(head), true);
     settings(&mut demands, declared(base), &head.settings);
+    workers(&mut demands, base, head);
     let dropped: Vec<CaseId> = dropped(base, head);
     if let Some(first) = dropped.first() {
         let more = match dropped.len() {
@@ -232,6 +233,50 @@ fn settings(demands: &mut Demands, base: &Settings, head: &Settings) {
     let cache = |settings: &Settings| settings.cache.map_or("by device", Cache::name);
     demands.add("measure.cache", cache(base), cache(head), true);
     demands.add("measure.graph", base.graph, head.graph, true);
+}
+
+/// Arguments and variables that the suites give a worker. Where a version other than a revision is
+/// measured, they are what was asked for.
+fn workers(demands: &mut Demands, base: &RunHeader, head: &RunHeader) {
+    let is_of_suite = |header: &RunHeader| {
+        let mut versions = header.pairing.iter().flat_map(|pairing| &pairing.version);
+        versions.all(|version| version == "here" || version.starts_with("git:"))
+    };
+    let (Some(was), Some(is)) = (&base.identity, &head.identity) else {
+        return;
+    };
+    if !(in_turn(base, head) && is_of_suite(base) && is_of_suite(head)) {
+        return;
+    }
+    for (name, was) in &was.workers {
+        let Some(is) = is.workers.get(name) else {
+            continue;
+        };
+        let (from, to) = (arguments(&was.command), arguments(&is.command));
+        demands.add(&format!("workers.{name}"), from, to, true);
+        let mut changed = Vec::new();
+        let prefix = format!("{name}.environment.");
+        maps(&mut changed, &prefix, &was.environment, &is.environment);
+        demands.all.extend(changed.iter().cloned());
+        demands.weaker.append(&mut changed);
+    }
+}
+
+/// The arguments of a worker's command; of a script its own.
+fn arguments(command: &[String]) -> String {
+    let own = command.get(1..).unwrap_or_default();
+    let served = own
+        .first()
+        .filter(|first| first.ends_with("/regatta_worker"));
+    let words = match served {
+        None => own,
+        Some(_) => own.split(|word| word == "--").nth(1).unwrap_or_default(),
+    };
+    if words.is_empty() {
+        "none".to_owned()
+    } else {
+        words.join(" ")
+    }
 }
 
 /// Values of parameters that the command line or a version of a comparison sets.
