@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -121,8 +122,20 @@ def _of_functions(
             "this file measures while a worker imports it; put that behind "
             '`if __name__ == "__main__":`'
         )
-    variables = {WITHIN: "1"}
+    variables, words = {WITHIN: "1"}, _outputs_from_here(words)
     return measured(words, out=_out(out), progress=progress, variables=variables, suite=text)
+
+
+def _outputs_from_here(words: Sequence[str]) -> list[str]:
+    """The words, for a start in another folder: files of `--output FORMAT=PATH` are written where
+    the caller is."""
+
+    def word(option: str, text: str) -> str:
+        pattern = "()" if option in ("-o", "--output") else "(--output=|-o)"
+        found = re.fullmatch(f"{pattern}([a-z-]+=)(?!-$)(.+)", text)
+        return f"{found[1]}{found[2]}{Path(found[3]).absolute()}" if found else text
+
+    return [word(*pair) for pair in zip(["", *words], words, strict=False)]
 
 
 def _out(out: str | os.PathLike[str] | None) -> Path | None:

@@ -119,10 +119,11 @@ def test_a_function_is_measured_and_nothing_stays(
     (tmp_path / "one_bench.py").write_text(BENCH)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
     function = importlib.import_module("one_bench").once
-    result = regatta.bench(
-        function, {"seq": [64, 96]}, "--invocations", "1", head_dim=32, progress=True
-    )
+    words = ["--invocations", "1", "--output", "csv=tables", "-ojunit=j.xml"]
+    result = regatta.bench(function, {"seq": [64, 96]}, *words, head_dim=32, progress=True)
+    assert (tmp_path / "tables" / "cases.csv").is_file() and (tmp_path / "j.xml").is_file()
     assert [row.case for row in result.rows] == ["mine/once:s64,d32", "mine/once:s96,d32"]
     # Other programs may disturb one of the two so much that it is refused.
     assert any(row.head and row.head.median_ns > 0 for row in result.rows)
