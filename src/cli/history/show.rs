@@ -50,7 +50,7 @@ pub(super) fn run(args: &ShowArgs) -> Ended {
     };
     let all = series(&history, options.metric);
     if all.iter().all(|series| series.runs.is_empty()) {
-        return Err(Stop::Usage(no_times(&history, &stored, &options)));
+        return Err(Stop::Usage(no_times(&history, &stored.path, &options)));
     }
     let trends = trends(&history, &options);
     let shown = Shown {
@@ -92,10 +92,12 @@ pub(super) fn run(args: &ShowArgs) -> Ended {
 }
 
 /// Why a history has no times of a metric, and what to do.
-fn no_times(history: &History, stored: &HistoryFile, options: &Options) -> String {
-    let path = stored.path.display();
+fn no_times(history: &History, path: &Path, options: &Options) -> String {
+    let path = path.display();
     let runs = counted(history.runs.len(), "run");
-    let is_disturbed = history.runs.iter().any(|kept| timed(kept, true) > 0);
+    let results = history.runs.iter().flat_map(|kept| &kept.results);
+    let mut times = results.filter_map(|(_, outcome)| outcome.measured());
+    let is_disturbed = times.any(|times| times.time(options.metric).is_some());
     if !is_disturbed || options.metric == Metric::CpuTime {
         return format!("no run of {path} has a {}", options.metric.text());
     }
@@ -254,6 +256,45 @@ fn link(file: &Path, folder: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use regatta_core::record::Outcome;
+    use regatta_core::record::history::CaseTimes;
+    use regatta_worker::case::CaseId;
+    use regatta_worker::units::Nanoseconds;
+
+    /// A worker on a processor has no host time, so none can be disturbed.
+    #[test]
+    fn a_metric_that_no_run_has_was_not_disturbed() {
+        let times = CaseTimes {
+            device_ns: Nanoseconds(100.0),
+            invocations_ns: Vec::new(),
+            host_ns: None,
+            cpu_ns: None,
+            disturbed: true,
+        };
+        let about = json!({
+            "id": "1", "at": "2026-05-01T00:00:00Z", "label": "r", "tool": "0.1.0",
+            "versions": {}, "facts": {},
+        });
+        let history = History {
+            suite: "s".to_owned(),
+            machine: "m".to_owned(),
+            runs: vec![HistoryRun {
+                about: serde_json::from_value(about).unwrap(),
+                results: vec![(0, Outcome::Measured(times))],
+            }],
+            cases: vec![CaseId("cpu/flash:s64,d64".into())],
+            damage: Vec::new(),
+        };
+        let words = |metric| {
+            let options = Options {
+                metric,
+                ..Options::default()
+            };
+            no_times(&history, Path::new("m.jsonl"), &options)
+        };
+        assert_eq!(words(Metric::Host), "no run of m.jsonl has a host time");
+        assert!(words(Metric::Device).contains("other programs disturbed"));
+    }
 
     #[test]
     fn links_go_up_and_down_and_are_escaped() {

@@ -209,8 +209,13 @@ pub fn trends(history: &History, options: &Options) -> Trends {
         cases,
         events,
         crept,
-        lost: lost(history),
+        lost: lost(history, options.metric),
     }
+}
+
+/// False where other programs disturbed the metric. Load takes none of a call's CPU time.
+fn counts(times: &CaseTimes, metric: Metric) -> bool {
+    !times.disturbed || metric == Metric::CpuTime
 }
 
 /// The times of each case, by its number.
@@ -218,9 +223,7 @@ pub fn series(history: &History, metric: Metric) -> Vec<Series> {
     let mut all = vec![Series::default(); history.cases.len()];
     for (place, kept) in history.runs.iter().enumerate() {
         for (number, outcome) in &kept.results {
-            // Load takes none of another program's CPU time.
-            let counts = |times: &&CaseTimes| !times.disturbed || metric == Metric::CpuTime;
-            let times = outcome.measured().filter(counts);
+            let times = outcome.measured().filter(|times| counts(times, metric));
             let time = times.and_then(|times| Some((times.time(metric)?, times)));
             if let (Some((time, times)), Some(series)) = (time, all.get_mut(*number as usize)) {
                 series.runs.push(place as u32);
@@ -351,8 +354,8 @@ fn steps(series: &Series, logs: &[f64], mut places: Vec<usize>) -> Vec<(usize, S
     }
 }
 
-/// Cases whose latest run gave no time, and since when.
-fn lost(history: &History) -> Vec<Option<Lost>> {
+/// Cases whose latest run gave no time of a metric, and since when.
+fn lost(history: &History, metric: Metric) -> Vec<Option<Lost>> {
     let mut lost: Vec<Option<Lost>> = vec![None; history.cases.len()];
     for (place, kept) in history.runs.iter().enumerate() {
         for (number, outcome) in &kept.results {
@@ -360,7 +363,7 @@ fn lost(history: &History) -> Vec<Option<Lost>> {
                 continue;
             };
             let reason = match outcome {
-                Outcome::Measured(times) if times.disturbed => {
+                Outcome::Measured(times) if !counts(times, metric) => {
                     Some("other programs disturbed all of its times")
                 }
                 Outcome::Unsupported { .. } => Some("unsupported"),

@@ -369,3 +369,23 @@ fn what_has_no_time_now_is_told_since_when() {
     assert_eq!(trends.cases[2].runs, RUNS - 11);
     assert!(trends.events.is_empty());
 }
+
+#[test]
+fn a_disturbed_case_has_its_cpu_time_but_no_wall_time_now() {
+    let mut history = history(|_| false);
+    for run in &mut history.runs[50..] {
+        if let Outcome::Measured(times) = &mut run.results[2].1 {
+            (times.disturbed, times.cpu_ns) = (true, Some(times.device_ns));
+        }
+    }
+    let lost_cases = |metric| {
+        let options = Options {
+            metric,
+            ..Options::default()
+        };
+        let lost = trends(&history, &options).lost;
+        lost.into_iter().flatten().count()
+    };
+    assert_eq!(lost_cases(Metric::Device), 1);
+    assert_eq!(lost_cases(Metric::CpuTime), 0);
+}
