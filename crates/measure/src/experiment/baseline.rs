@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use super::ExperimentError;
 use super::arm::reports;
-use super::stored::{StoredRun, find};
+use super::rejudge::head_of_comparison;
+use super::stored::{StoredRun, find, runs_within};
 use regatta_core::record::baseline::Store;
 use regatta_core::record::run_file::RUN_FILE;
-use regatta_core::record::{RecordError, Side, now};
+use regatta_core::record::{RecordError, Side, now, shards};
 use regatta_core::suite::document::nearest;
 use regatta_judge::judgement::VerdictOutcome;
 use regatta_judge::{self as judge, Options};
@@ -51,14 +52,12 @@ pub fn save(
 /// already, or else the one of this name, or else the only one.
 fn measured(name: &str, suite: Option<&str>) -> Result<String, ExperimentError> {
     let folder = reports(suite.unwrap_or(name));
-    if folder.is_dir() {
-        return Ok(folder.display().to_string());
+    let name_of_folder = folder.display().to_string();
+    let has_run = folder.join(RUN_FILE).exists() || !shards::within(&folder).is_empty();
+    if has_run || head_of_comparison(&name_of_folder).is_some() {
+        return Ok(name_of_folder);
     }
-    let folders = reports("").read_dir().into_iter().flatten().flatten();
-    let folders = folders.map(|folder| folder.path());
-    let with_run = folders.filter(|folder| folder.join(RUN_FILE).is_file());
-    let mut others: Vec<String> = with_run.map(|path| path.display().to_string()).collect();
-    others.sort();
+    let others = runs_within(&reports(""));
     let suites = others
         .iter()
         .filter_map(|path| Path::new(path).file_name()?.to_str());
@@ -74,9 +73,8 @@ fn measured(name: &str, suite: Option<&str>) -> Result<String, ExperimentError> 
             format!("name one of {all}: regatta baseline save {name} {first}")
         }
     };
-    let folder = folder.display();
     Err(ExperimentError::Usage(format!(
-        "{folder} has no run; {fix}"
+        "{name_of_folder} has no run; {fix}"
     )))
 }
 

@@ -144,6 +144,16 @@ fn together(files: Vec<PathBuf>) -> Result<StoredRun, ExperimentError> {
     })
 }
 
+/// The folders with a run in a folder, in their order.
+pub fn runs_within(folder: &Path) -> Vec<String> {
+    let folders = folder.read_dir().into_iter().flatten().flatten();
+    let folders = folders.map(|folder| folder.path());
+    let with_run = folders.filter(|folder| folder.join(RUN_FILE).is_file());
+    let mut names: Vec<String> = with_run.map(|path| path.display().to_string()).collect();
+    names.sort();
+    names
+}
+
 /// Finds and reads a run that is not in shards.
 fn find_alone(
     what: &str,
@@ -160,7 +170,18 @@ fn find_alone(
                 path.join("head").display()
             )));
         }
-        return read(&path.join(RUN_FILE), what);
+        let file = path.join(RUN_FILE);
+        if !file.exists() {
+            let runs = runs_within(path);
+            let fix = runs.first().map_or_else(
+                || "measure a suite: regatta run SUITE".to_owned(),
+                |_| format!("name a run in it: {}", runs.join(", ")),
+            );
+            return Err(ExperimentError::Usage(format!(
+                "folder {what} has no {RUN_FILE}; {fix}"
+            )));
+        }
+        return read(&file, what);
     }
     if path.is_file() {
         return read(path, what);
