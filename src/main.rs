@@ -89,10 +89,13 @@ fn command_line() -> clap::Command {
     let formats = |command: clap::Command, formats: &[Format]| {
         command.mut_arg("output", |arg| arg.long_help(outputs::help(formats)))
     };
+    let ends = [command.get_after_help(), command.get_after_long_help()];
+    let [end, long_end] = ends.map(|end| end.cloned().unwrap_or_default());
     command
-        .before_help(list.trim_end().to_owned())
-        .before_long_help(groups.trim().to_owned())
-        .help_template("{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}{after-help}")
+        // Between its two parts clap leaves three blank lines.
+        .before_help(format!("{list}\n{end}"))
+        .before_long_help(format!("{}\n\n{long_end}", groups.trim()))
+        .help_template("{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}")
         .mut_subcommand("bisect", bisect)
         .mut_subcommand("trace", |trace| formats(trace, &OF_TRACES))
         .mut_subcommand("history", |history| formats(history, &OF_HISTORIES))

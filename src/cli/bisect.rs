@@ -31,7 +31,7 @@ use regatta_worker::units::counted;
 /// `git bisect run` with `regatta compare` (docs/VERSIONS.md).
 #[derive(Args, Debug)]
 #[command(
-    override_usage = "regatta bisect [OPTIONS] --good <SPEC> --bad <SPEC> <SUITE>",
+    override_usage = "regatta bisect [OPTIONS] --good <SPEC> --bad <SPEC> <SUITE> [-- <ARGS>]",
     after_long_help = "Examples:\n  \
     regatta bisect jax-sdpa --good pypi:jax==0.4.38 --bad pypi:jax==0.6.2\n  \
     regatta bisect jax-sdpa --good pypi:jax==0.4.38 --bad pypi:jax==0.10.2 --fixed"

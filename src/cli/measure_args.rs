@@ -72,7 +72,8 @@ pub struct MeasureArgs {
 
     /// Folder of run and reports [default: reports/SUITE]
     ///
-    /// With --structure-only the default is reports/SUITE-structure.
+    /// Two versions go to reports/SUITE-compare, a bisect to reports/SUITE-bisect; with
+    /// --structure-only to reports/SUITE-structure and reports/SUITE-compare-structure.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 
