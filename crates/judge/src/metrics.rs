@@ -240,7 +240,9 @@ impl ComparedValues {
             return Some(format!("by CPU time {}{beside}", with_interval(&cpu)));
         }
         match decision.word {
-            Word::Regressed if decision.result.low > terms.threshold => None,
+            Word::Regressed if decision.result.low > terms.threshold => result
+                .has_slower_starts()
+                .then(|| slow(&result.slow_starts)),
             Word::Regressed if result.slow_starts.likely => Some(format!(
                 "{}; {}",
                 between(result),

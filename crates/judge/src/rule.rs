@@ -340,6 +340,11 @@ pub fn shift(base: &[f64], head: &[f64]) -> Option<(f64, f64, f64)> {
 }
 
 impl RuleResult {
+    /// True where some starts are slow beside the change itself, which the other starts do not show.
+    pub fn has_slower_starts(&self) -> bool {
+        self.slow_starts.likely && self.slow_starts.times > SLOW_START * self.change.exp()
+    }
+
     /// The same of head's values that are greater by so much.
     pub fn shifted(self, shift: f64) -> RuleResult {
         RuleResult {

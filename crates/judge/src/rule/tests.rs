@@ -600,6 +600,12 @@ fn starts_that_are_slow_on_the_head_alone_do_not_pass() {
         );
         assert_eq!(result.slow_starts.head.0, starts / every);
     }
+    // Half of the starts are slow: the change lies between those of both kinds.
+    let often = word(&side(35, never, 1.0), &side(35, 2, 3.0), true);
+    assert!(often.has_slower_starts(), "{often:?}");
+    let all: Vec<f64> = side(35, never, 1.0).iter().map(|log| log + 1.1).collect();
+    let each = word(&side(35, never, 1.0), &all, true);
+    assert!(each.slow_starts.likely && !each.has_slower_starts());
     // As many on both sides are the machine's.
     let both = side(35, 4, 3.0);
     assert_eq!(word(&both, &both, true).word, Word::Same);
