@@ -345,6 +345,7 @@ fn cause(
         head: of.record,
         sms,
         policy: &header.rules.policy,
+        counterparts: None,
     });
     let pair = Pair {
         base: best.record,

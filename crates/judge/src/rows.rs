@@ -279,6 +279,9 @@ fn structures<'a>(
         head: head.filter(measured)?,
         sms: multiprocessors(&sides.head.header, id),
         policy: sides.policy(),
+        counterparts: sides
+            .base
+            .and_then(|base| base.header.counterparts_in(&sides.head.header)),
     })
 }
 

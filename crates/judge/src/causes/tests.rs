@@ -26,6 +26,7 @@ fn pair<'a>(base: &'a CaseRecord, head: &'a CaseRecord, ratio: f64) -> Pair<'a> 
             head,
             sms: None,
             policy: &Policy::default(),
+            counterparts: None,
         })
         .map(|changes| !changes.is_empty()),
     }

@@ -250,6 +250,9 @@ fn runs(changes: &mut Changes, base: &Structure, head: &Structure) {
         for name in names {
             let count_of = |side: &BTreeMap<String, u64>| side.get(name).copied().unwrap_or(0);
             let (name, count) = (name.clone(), Sides::new(count_of(before), count_of(after)));
+            if kind == Kind::Functions && changes.pair.is_counterpart(&name, count) {
+                continue;
+            }
             let runs = Difference::Runs { kind, name, count };
             changes.add_figure(kind, count, runs);
         }

@@ -11,12 +11,14 @@ mod vanished;
 pub use changes::{changes, names, parameters, spills_of_other_kernels};
 pub use vanished::vanished;
 
+use std::collections::BTreeMap;
+
 use crate::judgement::{Difference, Direction, Mismatch, StructuralChange};
 use crate::tuners;
 use regatta_core::machine::{ASKED_OF_CUDA, Sides};
 use regatta_core::record::{CaseRecord, RunHeader};
 use regatta_core::suite::{Action, Kind, Policy};
-use regatta_worker::case::CaseId;
+use regatta_worker::case::{CaseId, VariantId};
 use regatta_worker::units::Nanoseconds;
 
 /// Two records of one case whose structures may be compared.
@@ -29,9 +31,21 @@ pub struct Structures<'a> {
     pub sms: Option<u32>,
     /// The suite's policy on changes.
     pub policy: &'a Policy,
+    /// Variants of the base that are compared with another of the head's.
+    pub counterparts: Option<&'a BTreeMap<VariantId, VariantId>>,
 }
 
 impl Structures<'_> {
+    /// True for the function of one of two variants that are compared, of which each side has its own.
+    fn is_counterpart(&self, function: &str, count: Sides<u64>) -> bool {
+        let name = function.rsplit(':').next();
+        let pairs = self.counterparts.into_iter().flatten();
+        pairs.into_iter().any(|(base, head)| {
+            let only_head = count.base == 0 && name == Some(&head.name);
+            only_head || count.head == 0 && name == Some(&base.name)
+        })
+    }
+
     /// True where a tuner that does not choose alike throughout chose otherwise in the calls
     /// that were counted.
     fn tuned_by_chance(&self) -> bool {

@@ -24,6 +24,7 @@ fn under<T>(
         head,
         sms: Some(132),
         policy,
+        counterparts: None,
     })
 }
 
@@ -417,4 +418,38 @@ fn an_effective_parameter_that_is_gone_or_varies_is_named() {
     };
     assert!(under(&policy, (&base, &head), vanished).is_empty());
     assert!(under(&policy, (&base, &varying), vanished).is_empty());
+}
+
+#[test]
+fn the_functions_of_two_compared_variants_are_no_change() {
+    let runs = |functions: &[(&str, u64)]| {
+        let mut record = written("");
+        let counts = functions
+            .iter()
+            .map(|(name, count)| ((*name).to_owned(), *count));
+        record.structure.get_or_insert_default().functions = counts.collect();
+        record
+    };
+    let base = runs(&[("bench:plain", 1), ("bench:plan", 1)]);
+    let head = runs(&[("bench:fast", 1), ("bench:plan", 2), ("bench:copy", 1)]);
+    let counterparts = ["mine/plain", "mine/fast"].map(|name| name.parse().unwrap());
+    let [plain, fast] = counterparts;
+    let counterparts = BTreeMap::from([(plain, fast)]);
+    let texts = |counterparts| {
+        let changes = changes(&Structures {
+            base: &base,
+            head: &head,
+            sms: None,
+            policy: &Policy::default(),
+            counterparts,
+        });
+        let texts = changes.unwrap().into_iter();
+        Vec::from_iter(texts.map(|change| change.difference.to_string()))
+    };
+    let both = [
+        "functions 0 → 1 of bench:copy",
+        "functions 1 → 2 of bench:plan",
+    ];
+    assert_eq!(texts(Some(&counterparts)), both);
+    assert_eq!(texts(None).len(), 4);
 }
