@@ -68,6 +68,11 @@ pub struct Judgement {
 }
 
 impl Judgement {
+    /// True where the head's cases were compared with a base's.
+    pub fn is_comparison(&self) -> bool {
+        self.base.is_some() && self.incomparable.is_empty()
+    }
+
     /// A judgement of nothing: what was asked for could not be measured.
     pub fn refused(suite: &str, reason: String) -> Judgement {
         Judgement {
@@ -483,6 +488,14 @@ pub fn tally(words: impl IntoIterator<Item = Word>) -> BTreeMap<Word, usize> {
 }
 
 impl Word {
+    /// The same of a case. Nothing is new in a run that is compared with none.
+    pub fn of_case(self, compared: bool) -> &'static str {
+        match self {
+            Word::New if !compared => "measured",
+            word => word.name(),
+        }
+    }
+
     /// The same of an expectation.
     pub fn of_demand(self) -> &'static str {
         match self {

@@ -65,7 +65,7 @@ pub fn verdict(judgement: &Judgement, options: &Options) -> Verdict {
 /// The number of cases by verdict, and the method: `48 same, 2 inconclusive (at most +2.9 %); 40 by
 /// pairs, 10 against the stored run`.
 fn shown(judgement: &Judgement) -> String {
-    let compared = judgement.base.is_some() && judgement.incomparable.is_empty();
+    let compared = judgement.is_comparison();
     let rows = judgement.rows.iter();
     let open = rows.clone().filter(|row| row.word == Word::Inconclusive);
     let highest = open.filter_map(|row| {
@@ -76,10 +76,7 @@ fn shown(judgement: &Judgement) -> String {
     let highest = highest.max_by(|one, other| one.0.0.total_cmp(&other.0.0));
     let words = tally(rows.map(|row| row.word)).into_iter();
     let summary = words.map(|(word, number)| {
-        let name = match (word, compared) {
-            (Word::New, false) => "measured",
-            (word, _) => word.name(),
-        };
+        let name = word.of_case(compared);
         match highest.filter(|_| word == Word::Inconclusive) {
             Some((most, Metric::Device)) => format!("{number} {name} (at most +{most})"),
             Some((most, metric)) => {
@@ -247,7 +244,7 @@ pub fn incomparable(differences: &[Mismatch]) -> impl Iterator<Item = String> {
 /// A run in which nothing could have gone wrong must not pass.
 fn nothing(judgement: &Judgement) -> Option<String> {
     let any = |test: fn(&Row) -> bool| judgement.rows.iter().any(test);
-    let comparable = judgement.base.is_some() && judgement.incomparable.is_empty();
+    let comparable = judgement.is_comparison();
     if judgement.structure_only {
         let counted = any(|row| matches!(row.word, Word::Same | Word::Regressed | Word::New));
         return match (counted, comparable && !any(|row| row.structure.is_some())) {

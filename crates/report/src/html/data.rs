@@ -30,6 +30,7 @@ pub(super) fn document(context: &PageContext, table: &AxisTable) -> String {
     let rows = &context.report.judgement.rows;
     let words = tally(rows.iter().map(|row| row.word));
     let words: Vec<Word> = words.into_keys().collect();
+    let compared = context.report.judgement.is_comparison();
     let mut strings = Strings::default();
     let mut calls = Strings::default();
     let details: Vec<Value> = rows
@@ -64,7 +65,7 @@ pub(super) fn document(context: &PageContext, table: &AxisTable) -> String {
     let operators = &context.report.head.header.operators;
     let document = json!({
         "threshold": context.threshold().0,
-        "words": words.iter().map(|word| json!([word.name(), Tone::from_word(*word), sign(*word)])).collect::<Vec<_>>(),
+        "words": words.iter().map(|word| json!([word.of_case(compared), Tone::from_word(*word), sign(*word)])).collect::<Vec<_>>(),
         "ids": ids(rows),
         "word": rows.iter().map(|row| words.iter().position(|word| *word == row.word)).collect::<Vec<_>>(),
         "allowed": places(rows, |row| row.allowed && row.head.is_none()),

@@ -136,7 +136,7 @@ fn page(context: &PageContext) -> Result<Value, RenderError> {
     let overrides = overrides.map(|text| format!("Parameters were overridden: {text}."));
     let notes = overrides.chain(judgement.notes.iter().cloned());
     let report = context.report;
-    let compared = judgement.base.is_some() && judgement.incomparable.is_empty();
+    let compared = judgement.is_comparison();
     let inline = |figure: Figure| {
         Ok::<_, RenderError>([figure.title.clone(), figure.about.clone(), figure.inline()?])
     };
@@ -146,7 +146,10 @@ fn page(context: &PageContext) -> Result<Value, RenderError> {
     let curves = figures::along_axes(report).into_iter().map(inline);
     let curves = curves.collect::<Result<Vec<_>, RenderError>>()?;
     let words = tally(judgement.rows.iter().map(|row| row.word)).into_iter();
-    let words = words.map(|(word, count)| (word.name(), Tone::from_word(word), sign(word), count));
+    let words = words.map(|(word, count)| {
+        let name = word.of_case(compared);
+        (name, Tone::from_word(word), sign(word), count)
+    });
     Ok(context! {
         style => vec![STYLE, include_str!("page.css")],
         script => SCRIPT,

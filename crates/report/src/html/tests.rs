@@ -56,6 +56,19 @@ fn every_case_is_on_the_page_and_nothing_is_fetched() {
 }
 
 #[test]
+fn nothing_is_new_on_the_page_of_a_run_alone() {
+    let word = |scene: &Scene| page_of(scene, LIMITS).1["words"][0][0].clone();
+    let mut scene = fixture::large(3);
+    for row in &mut scene.judgement.rows {
+        row.word = Word::New;
+    }
+    assert_eq!(word(&scene), "new");
+    scene.judgement.base = None;
+    assert_eq!(word(&scene), "measured");
+    assert!(page(&scene).contains(r#"data-word="measured""#));
+}
+
+#[test]
 fn what_failed_is_shown_once_with_its_cause_and_its_figure() {
     let failed = page(&fixture::failed());
     for needed in [

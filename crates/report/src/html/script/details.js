@@ -136,9 +136,8 @@ const draw = (() => {
     return found;
   }
 
-  // The samples of a case, a lane an invocation, both sides alike: is the level the same in each
-  // process, is there drift within one, how far apart are the sides? Of a stored base there are medians
-  // alone. Far above most samples the axis is cut off, so that one hiccup does not flatten all others.
+  // The samples of a case, a lane an invocation; of a stored base there are medians alone. The axis is
+  // cut off far above most samples, so that one hiccup does not flatten all others.
   function strip(one, document, wide) {
     const [least, step, ...sides] = document;
     const lanes = sides.flatMap((side, which) => side.filter((values) => values.length).map((values, number) => {
