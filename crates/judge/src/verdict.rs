@@ -262,8 +262,13 @@ fn nothing(judgement: &Judgement) -> Option<String> {
     (comparable && !compared).then(|| "no case was measured on both sides".to_owned())
 }
 
-/// `: CASE is skipped: REASON`, of the first case with a reason.
+/// `: CASE is skipped: REASON`, of the first case with a reason; the first error and the first missing
+/// case have a line of their own.
 fn first_refusal(judgement: &Judgement) -> String {
+    let has_line = |row: &Row| matches!(row.word, Word::Error | Word::Missing);
+    if judgement.rows.iter().any(has_line) {
+        return String::new();
+    }
     let mut refused = judgement.rows.iter().filter_map(|row| {
         let reason = row.reason.as_ref()?;
         Some(format!(": {} is {}: {reason}", row.case, row.word.name()))
