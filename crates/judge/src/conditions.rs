@@ -120,7 +120,7 @@ const PROCESSOR_NOTES: [ProcessorNote; 5] = [
         |_, _, record| processor::much_waiting(record),
         |cases, id, record, part| {
             let words = processor::waiting_words(record, part);
-            format!("{cases} waited for cores; of {id} {words}")
+            format!("{cases} waited for cores ({id}): {words}")
         },
     ),
     (
@@ -327,7 +327,7 @@ mod tests {
         let notes = Vec::from_iter(on_processor(&head));
         let begins = [
             "1 case computed on more threads than the machine has cores (mine/f:s16,d8: 8): set",
-            "1 case waited for cores; of mine/f:s16,d8 a call takes 300.0 times its CPU time: \
+            "1 case waited for cores (mine/f:s16,d8): a call takes 300.0 times its CPU time: \
              threads wait for cores; OMP_NUM_THREADS=1 in `env`",
             "2 cases computed with denormal numbers (mine/f:s64,d8: 9 a call): such an operation",
             "1 case of f32 computed in float64 (mine/f:s64,d8: 2 results a call): make",
