@@ -35,11 +35,21 @@ class NoInput(io.RawIOBase):
         return f"{NO_INPUT[0].upper()}{NO_INPUT[1:]}. " if self.asked else ""
 
 
-def children() -> str:
-    """Advice where the script has started processes, which may call timers."""
-    if not resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss:
-        return ""
-    return "Timers that other processes call are not seen: call them in the script's own. "
+class Children:
+    """Processes that a script starts; some were started before it."""
+
+    def __init__(self) -> None:
+        self._before = self._page_faults()
+
+    @staticmethod
+    def _page_faults() -> int:
+        """The page faults of all that have ended."""
+        return resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
+
+    def advice(self) -> str:
+        if self._page_faults() == self._before:
+            return ""
+        return "Timers that other processes call are not seen: call them in the script's own. "
 
 
 def last_printed(beginning: str = r"\s*\S") -> str:

@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 from regatta_worker.protocol import channel
 from regatta_worker.protocol.channel import Failed, Message
 from regatta_worker.script import places
-from regatta_worker.script.endings import NoInput, advised, children, last_printed
+from regatta_worker.script.endings import Children, NoInput, advised, last_printed
 from regatta_worker.script.hooks import Hooks
 from regatta_worker.script.places import Place
 from regatta_worker.script.readers import (
@@ -80,7 +80,7 @@ class Script:
     ) -> None:
         self.target, self._requests, self._replies = target, requests, replies
         self.path = os.path.realpath(target.path)
-        self._input = NoInput()
+        self._input, self._children = NoInput(), Children()
         self._session = open_session(self)
         self.hooks = Hooks(self.stop, lambda: self._seed(len(self.calls)))
         self._pending: bytes | None = None
@@ -340,9 +340,9 @@ class Script:
         known = ", ".join(sorted({each.title for each in ADAPTERS}))
         return (
             f"{self.ended} and called no timer that is known ({known}); it imported {imported}. "
-            f"{self._input.advice()}{children()}Does it need arguments (after `--`)? Else time "
-            f"what it measures by one of these, or write `def cases()`, which yields names and "
-            f"functions"
+            f"{self._input.advice()}{self._children.advice()}Does it need arguments (after `--`)? "
+            f"Else time what it measures by one of these, or write `def cases()`, which yields "
+            f"names and functions"
         )
 
     def not_reached(self, asked: Key | None) -> str:

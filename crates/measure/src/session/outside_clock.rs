@@ -127,9 +127,6 @@ impl Session<'_> {
             one_thread,
             is_cpu,
         };
-        if is_cpu {
-            self.look_at(&self.state.cores.clone());
-        }
         let is_excused = excuses(disturbed, one_thread, 0, Duration::ZERO);
         let is_below = before.is_some_and(|shortest| !claim.is_possible(shortest, is_excused));
         let is_due = invocation.is_multiple_of(EVERY) || is_below;
@@ -138,6 +135,9 @@ impl Session<'_> {
         }
         let device = worker.hello().device.clone();
         let began_at = self.state.load.look_for(&device);
+        if is_cpu {
+            self.look_at(&self.state.cores.clone());
+        }
         let host_ns = median(&samples.host_ns).unwrap_or_default();
         let graph = !is_cpu && host_ns > device_ns;
         let faults = PageFaults::beyond(&samples.page_faults);
