@@ -18,7 +18,7 @@
 use std::cmp::Ordering;
 
 use super::judgement::Word;
-use super::rule::{BothSides, LOOKS, RuleResult, Terms, compare, needed_pairs};
+use super::rule::{BothSides, LOOKS, RuleResult, Terms, compare, needed_pairs, next_look};
 
 /// Pairs from which on CPU time decides even if the wall-clock time lies beyond two thresholds, and
 /// no more pairs are taken to show an improvement: the second look.
@@ -137,10 +137,15 @@ pub fn decide(observed: &Observed<'_>, terms: &Terms) -> Option<Decision> {
         || !diluted
         || observed.some_quiet
         || result.change > threshold && needed_pairs(&result, terms, pairs) <= MAX_NEEDED;
-    // Pairs cost most under load, and a stored run keeps its own spread however often the head is
-    // measured: a case that may not be worse passes as it is.
-    let settles = !disturbed && (values.paired || narrows_enough(&result, values, threshold));
-    let enough = !settles && !may_be_worse && values.head.len() >= SECOND_LOOK;
+    // A case that may not be worse passes as it is: beside load, where pairs cost most, from the
+    // second look on; against a stored run, which keeps its own spread, where more of the head does not
+    // show more.
+    let enough = if values.paired || disturbed {
+        disturbed && pairs >= SECOND_LOOK
+    } else {
+        !narrows_enough(&result, values, threshold)
+    };
+    let enough = enough && !may_be_worse;
     Some(Decision {
         may_be_worse,
         open: pairs < max_pairs() && can_decide && !enough,
@@ -171,10 +176,13 @@ fn word_by_cpu(
     }
 }
 
-/// True if more values of the head alone could show that it is not slower, should the estimate stay.
+/// True if the head's values at the next look could show that it is not slower, should the estimate
+/// stay.
 fn narrows_enough(result: &RuleResult, values: BothSides<'_>, threshold: f64) -> bool {
-    let [base, head] = [values.base, values.head].map(|side| 1.0 / side.len() as f64);
-    let half = (result.high - result.change) * (base / (base + head)).sqrt();
+    let error = |head: usize| (1.0 / values.base.len() as f64 + 1.0 / head as f64).sqrt();
+    let head = values.head.len();
+    let next = next_look(head as u32).map_or(head, |next| next as usize);
+    let half = (result.high - result.change) * error(next) / error(head);
     result.change + half <= threshold
 }
 
