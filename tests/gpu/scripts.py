@@ -212,9 +212,10 @@ def answer(regatta: str, work: Path, command: list[str]) -> dict[str, Any]:
 
 
 def planted(work: Path) -> tuple[int, int]:
-    """The calls that were slowed, and all calls."""
+    """The calls that were slowed, and all calls; none where the gate made none."""
     log = work / "reports" / "planted.jsonl"
-    cycles = [json.loads(line)["cycles"] for line in log.read_text().splitlines()]
+    lines = log.read_text().splitlines() if log.exists() else []
+    cycles = [json.loads(line)["cycles"] for line in lines]
     return sum(each > 0 for each in cycles), len(cycles)
 
 
