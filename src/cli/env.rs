@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use serde_json::json;
 
 use super::{Ended, Stop, note, print, print_json, show_blocks, watch_for};
@@ -61,9 +61,9 @@ enum EnvAction {
         recreate: bool,
     },
     /// Remove environments and worktrees of revisions from the cache
+    #[command(group(ArgGroup::new("which").required(true).args(["names", "all"])))]
     Remove {
         /// Names, as `regatta env` lists them
-        #[arg(required_unless_present = "all", conflicts_with = "all")]
         names: Vec<String>,
         /// All that no process uses
         #[arg(long)]

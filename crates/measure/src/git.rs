@@ -366,6 +366,29 @@ pub(crate) trait RevisionBuild {
 const PLACES: usize = 16;
 
 impl Worktree {
+    /// The words of an error of this revision's code, with what helps where it lacks a file that the
+    /// checkout has, such as a `.env` that git ignores.
+    pub(crate) fn advised(&self, words: &str) -> String {
+        let lacked = || {
+            let (_, rest) = words.split_once("No such file or directory: ")?;
+            let quote = rest
+                .chars()
+                .next()
+                .filter(|mark| matches!(mark, '\'' | '"'))?;
+            let path = Path::new(rest[1..].split(quote).next()?);
+            let path = path.strip_prefix(&self.directory).unwrap_or(path);
+            let is_lacked = path.is_relative() && !self.directory.join(path).exists();
+            (is_lacked && path.is_file()).then_some(path.display())
+        };
+        match lacked() {
+            Some(path) => format!(
+                "{words}. This checkout has {path}, and the revision does not: name it by an \
+                 absolute path, or commit it to both versions"
+            ),
+            None => words.to_owned(),
+        }
+    }
+
     /// The folder of a revision of the checkout that `directory` is in, made and built where it
     /// is not there. A worktree of git's lies in the cache, by the checkout and the commit. One that
     /// somebody edited is put right while no process uses it; until then another one is used.

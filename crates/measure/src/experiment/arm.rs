@@ -23,8 +23,8 @@ use crate::workers::Processes;
 use regatta_core::output::{REPORT_FILES, check_writable};
 use regatta_core::record::run_file::{Before, Opening, RunWriter};
 use regatta_core::record::{
-    Entry, Git, METHOD_VERSION, PairSide, Pairing, RecordError, Run, RunHeader, SCHEMA_VERSION,
-    SUITE_BUILD, Shard, Side, SuiteRecord, now, plan_checksum,
+    Entry, Git, METHOD_VERSION, Outcome, PairSide, Pairing, RecordError, Run, RunHeader,
+    SCHEMA_VERSION, SUITE_BUILD, Shard, Side, SuiteRecord, now, plan_checksum,
 };
 use regatta_core::secrets;
 use regatta_core::suite::Suite;
@@ -371,9 +371,17 @@ impl Arm {
             state: &mut self.session,
             spent: &mut self.spent,
         };
-        let keep = |entry: &Entry| {
+        let revision = self.revision.as_ref();
+        let keep = move |entry: &Entry| {
             interrupt::hold_if_stopping();
-            file.append(entry)
+            let (Some(revision), Outcome::Failed { .. }) = (revision, &entry.outcome) else {
+                return file.append(entry);
+            };
+            let mut entry = entry.clone();
+            if let Outcome::Failed { reason, .. } = &mut entry.outcome {
+                *reason = revision.advised(reason);
+            }
+            file.append(&entry)
         };
         RunningSide {
             session,

@@ -213,7 +213,7 @@ fn interleaved(
     );
     let processes = |setup: &Setup, side: PairSide, name: &str| {
         let processes = Arm::processes(setup, request, &folder.join(name));
-        processes.map_err(unusable_worker(side, label(setup)))
+        processes.map_err(unusable_worker(side, setup))
     };
     let mut base_processes = processes(&base, PairSide::Base, "base")?;
     let mut head_processes = processes(&head, PairSide::Head, "head")?;
@@ -242,7 +242,7 @@ fn interleaved(
             };
             // The time of making the versions counts for the time limit.
             let (directory, pair) = (folder.join(name), Some((pairing, roots)));
-            let wrong = unusable_worker(side, label(&setup));
+            let wrong = unusable_worker(side, &setup);
             let times = (began, since);
             Arm::start(setup, processes, request, directory, pair, None, times).map_err(wrong)
         };
@@ -277,13 +277,12 @@ fn interleaved(
 /// Has both sides run their scripts to the end: at the same time, but for scripts on a GPU, which
 /// tune their kernels there.
 fn list_both(base: &mut Setup, head: &mut Setup, filter: &[String]) -> Result<(), ExperimentError> {
-    let sides = [PairSide::Base, PairSide::Head];
-    let labels = [&*base, &*head].map(label);
-    let wrong = |place: usize| unusable_worker(sides[place], labels[place].clone());
+    let wrong = [(PairSide::Base, &*base), (PairSide::Head, &*head)];
+    let wrong = wrong.map(|(side, setup)| unusable_worker(side, setup));
     let starts = [&*base, &*head].map(|side| move || side.start_scripts());
     let mut started = Vec::new();
     for (place, one) in at_once(starts.into()).into_iter().enumerate() {
-        started.push(one.map_err(wrong(place))?);
+        started.push(one.map_err(&wrong[place])?);
     }
     let in_turn = started.iter().flatten().any(Started::are_on_gpu);
     let lists = [base, head].into_iter().zip(started);
@@ -296,7 +295,7 @@ fn list_both(base: &mut Setup, head: &mut Setup, filter: &[String]) -> Result<()
         at_once(lists)
     };
     for (place, one) in listed.into_iter().enumerate() {
-        one.map_err(wrong(place))?;
+        one.map_err(&wrong[place])?;
     }
     Ok(())
 }
@@ -320,18 +319,28 @@ fn label(setup: &Setup) -> String {
 }
 
 /// An error of a side, after the side's name where it has none.
-fn unusable_worker(side: PairSide, label: String) -> impl Fn(ExperimentError) -> ExperimentError {
+fn unusable_worker(
+    side: PairSide,
+    setup: &Setup,
+) -> impl Fn(ExperimentError) -> ExperimentError + use<> {
+    let (revision, label) = (setup.revision.clone(), label(setup));
     let place = match side {
         PairSide::Base => format!("the base ({label}): "),
         PairSide::Head => format!("the head ({label}): "),
     };
-    move |error| ExperimentError::Unusable {
-        side,
-        place: match error {
-            ExperimentError::Usage(_) => place.clone(),
-            _ => String::new(),
-        },
-        error: Box::new(error),
+    move |error| match error {
+        ExperimentError::Usage(words) => {
+            let words = match &revision {
+                Some(revision) => revision.advised(&words),
+                None => words,
+            };
+            ExperimentError::Unusable {
+                side,
+                place: place.clone(),
+                error: Box::new(ExperimentError::Usage(words)),
+            }
+        }
+        error => unusable(side)(error),
     }
 }
 

@@ -219,7 +219,9 @@ pub(super) fn parse_override(text: &str, suite: &Suite) -> Result<Override, Expe
     let about = format!("--set {text}");
     let wrong = || {
         ExperimentError::Usage(format!(
-            "{about}: write VARIANT.PARAMETER=VALUE, for example cpu/split-key.num_splits_key=1"
+            "{about}: write VARIANT.PARAMETER=VALUE, for example cpu/split-key.num_splits_key=1, or \
+             peak, instructions or graph=true, or input_sets=NUMBER; the suite's [measure] has the \
+             other settings"
         ))
     };
     let (target, value) = text.split_once('=').ok_or_else(wrong)?;
