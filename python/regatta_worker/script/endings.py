@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import importlib.util
 import io
 import os
@@ -11,6 +12,7 @@ import resource
 import stat
 import sys
 
+from regatta_worker.script.places import installed_below
 from regatta_worker.serving import is_installed
 
 NO_INPUT = "the script asks for input, but has no input; give it as an argument"
@@ -78,6 +80,14 @@ def advised(words: str, error: BaseException, given: NoInput) -> str:
         spec = importlib.util.find_spec(package) if module else None
         places = (spec and spec.submodule_search_locations) or []
         if folder := next((place for place in places if not is_installed(f"{place}/")), ""):
+            last, others = module.rpartition(".")[2], installed_below(os.getcwd())
+            inside = os.path.join(package, *module.split(".")[:-1])
+            for other in (os.path.join(other, inside) for other in others):
+                if glob.glob(f"{glob.escape(other)}/{last}.*"):
+                    return (
+                        f"{words}. {other} has it, and {folder}, which Python finds first, does "
+                        "not: put the script into a folder of its own, such as benchmarks"
+                    )
             return (
                 f"{words}. If a build makes it in {folder}, as an extension in place, give that "
                 "build to a suite ([build] and this script), which builds a revision, too"

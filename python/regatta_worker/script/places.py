@@ -228,6 +228,15 @@ def package(path: str) -> tuple[str, str] | None:
     return (folder, package) if package else None
 
 
+def installed_below(here: str) -> list[str]:
+    """The folders of `paths` that lie in this one, where a build installs packages."""
+    inside = os.path.join(os.path.realpath(here), "")
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    own = (inside, os.path.join(inside, "src", ""))
+    folders = ((path, os.path.join(os.path.realpath(path), "")) for path in paths if path)
+    return [path for path, real in folders if real.startswith(inside) and real not in own]
+
+
 def imports_relatively(path: str) -> bool:
     """True for a file with `from . import`."""
     nodes = ast.walk(syntax(path) or ast.Module([], []))

@@ -127,11 +127,14 @@ class Script:
         """The state that a script finds when Python starts it."""
         here, folder = os.getcwd(), os.path.dirname(self.path)
         sys.argv = [self.target.path, *self.target.arguments]
-        # The project's own packages before those that are installed: of another revision too.
-        sys.path[0:1] = [folder, here, *filter(os.path.isdir, [os.path.join(here, "src")])]
+        # The project's own packages before those that are installed: of another revision too; what
+        # a build of this revision installed before its sources.
+        source = os.path.join(here, "src")
+        first = [folder, *places.installed_below(here), here]
+        sys.path[0:1] = [*first, *filter(os.path.isdir, [source])]
         if package := places.package(self.path):
             # `from benchmarks.common import …`, as asv's files have it.
-            sys.path.insert(2, package[0])
+            sys.path.insert(len(first), package[0])
         sys.stdin = io.TextIOWrapper(io.BufferedReader(self._input))
         os.environ.setdefault("TRITON_CACHE_AUTOTUNING", "1")
         os.environ.setdefault("MPLBACKEND", "Agg")
