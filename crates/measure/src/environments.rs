@@ -211,8 +211,11 @@ impl<'a> PythonEnvironment<'a> {
         let interpreter = interpreter.unwrap_or(named);
         self.run("making the environment", &interpreter, &create)?;
         let requirements = self.folder.join(REQUIREMENTS);
-        let text = self.environment.requirements.join("\n") + "\n";
-        fs::write(&requirements, text).map_err(|error| self.file(&requirements, error))?;
+        let write = |lines: &[String]| {
+            let written = fs::write(&requirements, lines.join("\n") + "\n");
+            written.map_err(|error| self.file(&requirements, error))
+        };
+        write(&self.environment.requirements)?;
         let mut install = [PIP, &["install", "--no-input"]].concat();
         if self.environment.alone {
             install.push("--no-deps");
@@ -224,7 +227,15 @@ impl<'a> PythonEnvironment<'a> {
         install.extend(["--log", &written]);
         let began = Instant::now();
         let python = self.python();
-        self.run("installing its requirements", &python, &install)?;
+        let installed = self.run("installing its requirements", &python, &install);
+        // The file stays, to say what was asked for. An index may be named with a password.
+        let asked = self.environment.requirements.iter();
+        write(
+            &asked
+                .map(|line| secrets::description(line))
+                .collect::<Vec<_>>(),
+        )?;
+        installed?;
         let wall_ns = began.elapsed().into();
         if builds(&input::bytes(&log, LOG_SIZE).unwrap_or_default()) {
             let built = Built { wall_ns };
