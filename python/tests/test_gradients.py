@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import support
-from regatta_worker.callables import load
-from regatta_worker.callables.load import Target
-from regatta_worker.callables.operators.reference import open_reference
+import declared
+from declared import ARRAYS, asked
 from regatta_worker.problem.numbers import DIRECTIONS
 from regatta_worker.protocol.channel import Failed, Unsupported
-
-NUMBERS = itertools.count()
-"""Each module that is imported has a name of its own."""
+from support import draw
 
 CODE = """
 def rmsnorm(x: ARRAY, weight, eps):
@@ -58,16 +53,10 @@ def two_gradients(x, weight, eps, dout, droot):
     return dx + droot * x / x.shape[-1] / ((x * x).mean(-1, keepdims=True) + eps) ** 0.5, dweight
 """
 )
-ARRAYS = {"torch": "torch.Tensor", "jax": "jax.Array", "numpy": "numpy.ndarray"}
 
 
 def one(name: str, shape: list[int], deviation: float = 1.0) -> dict[str, Any]:
-    return {
-        "name": name,
-        "shape": shape,
-        "dtype": "f32",
-        "draw": {"kind": "normal", "arguments": [deviation]},
-    }
+    return {"name": name, "shape": shape, "dtype": "f32", "draw": draw("normal", deviation)}
 
 
 def wire(direction: str, *outputs: str) -> dict[str, Any]:
@@ -88,28 +77,16 @@ def wire(direction: str, *outputs: str) -> dict[str, Any]:
 
 
 def served(framework: str, tmp_path: Path) -> Any:
-    if not support.installed(framework):
-        pytest.skip(f"{framework} is not installed")
-    path = tmp_path / f"gradients_code_{next(NUMBERS)}.py"
-    path.write_text(f"import {framework}\n" + CODE.replace("ARRAY", ARRAYS[framework]))
-    return load.open_worker(Target("mine", str(path)))
+    code = f"import {framework}\n" + CODE.replace("ARRAY", ARRAYS[framework])
+    return declared.served(tmp_path, code, framework)
 
 
-def asked(folder: Path, variant: str, wire: Any, **more: Any) -> Any:
-    problem = {"operator": "o", "axes": {}, "dtype": "f32"}
-    case = {"variant": variant, "problem": problem, "operands": wire, "seed": 1, "input_sets": 3}
-    return case | {"results": str(folder)} | more
+def reference(tmp_path: Path, function: str) -> Any:
+    return declared.reference(tmp_path, REFERENCE, function)
 
 
 def errors(tmp_path: Path, function: str, wire: Any, seed: int) -> dict[str, float]:
-    path = tmp_path / f"gradients_reference_{next(NUMBERS)}.py"
-    path.write_text(REFERENCE)
-    request = {"operands": wire, "seed": seed, "results": str(tmp_path)}
-    found = open_reference(str(path), function).compare(request)["errors"]
-    return {name: error["relative_l2"] for name, error in found.items()}
-
-
-PLAN = {"warmup": 1, "samples": 6, "min_samples": 4, "budget_ms": 1000, "cache": "hot"}
+    return declared.errors(reference(tmp_path, function), tmp_path, wire, seed)
 
 
 @pytest.mark.parametrize("framework", ["torch", "jax"])
@@ -125,7 +102,7 @@ def test_gradients_are_right_before_and_after_timing(
         found = errors(tmp_path, formula, asks, 1)
         assert list(found) == [one["name"] for one in asks["outputs"]]
         assert max(found.values()) < 5e-6
-        seed = worker.measure(PLAN)["checked"]["seed"]
+        seed = worker.measure(declared.PLAN)["checked"]["seed"]
         assert seed == 2
         assert max(errors(tmp_path, formula, asks, seed).values()) < 5e-6
     worker.release()
@@ -155,10 +132,8 @@ def test_numpy_takes_a_function_of_dout_alone(tmp_path: Path) -> None:
 
 
 def test_a_reference_says_which_gradients_it_has(tmp_path: Path) -> None:
-    path = tmp_path / f"gradients_reference_{next(NUMBERS)}.py"
-    path.write_text(REFERENCE)
     for function, directions in (("rmsnorm", DIRECTIONS), ("own", ("forward",))):
-        (variant,) = open_reference(str(path), function).hello()["variants"]
+        (variant,) = reference(tmp_path, function).hello()["variants"]
         assert variant["directions"] == directions
 
 
@@ -166,9 +141,7 @@ def test_a_reference_says_which_gradients_it_has(tmp_path: Path) -> None:
 def test_finite_differences_find_a_wrong_reference(
     tmp_path: Path, function: str, is_right: bool
 ) -> None:
-    path = tmp_path / f"gradients_reference_{next(NUMBERS)}.py"
-    path.write_text(REFERENCE)
     request = {"operands": wire("both"), "seed": 1}
-    moved = open_reference(str(path), function).compare(request)["errors"]
+    moved = reference(tmp_path, function).compare(request)["errors"]
     assert moved["= dweight"]["relative_l2"] < 1e-8
     assert (moved["= dx"]["relative_l2"] < 1e-8) == is_right

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import sys
 from pathlib import Path
@@ -11,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from regatta_worker.callables import load
-from regatta_worker.callables.load import Target
+import declared
+from declared import PLAN
 from regatta_worker.callables.operators.operands import InputTensor, Operands
-from regatta_worker.callables.operators.reference import open_reference
 from regatta_worker.protocol.channel import Failed, Unavailable, Unsupported
 from support import draw
 
@@ -25,9 +23,6 @@ def no_other_framework(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("cupy", "torch", "jax"):
         monkeypatch.delitem(sys.modules, name, raising=False)
 
-
-NUMBERS = itertools.count()
-"""Each module that is imported has a name of its own."""
 
 ROOT = Path(__file__).parents[2]
 
@@ -136,38 +131,22 @@ def narrow(x, weight, eps):
 
 @pytest.fixture
 def worker(tmp_path: Path) -> Any:
-    path = tmp_path / f"operators_code_{next(NUMBERS)}.py"
-    path.write_text(CODE)
-    worker = load.open_worker(Target("mine", str(path)))
+    worker = declared.served(tmp_path, CODE)
     yield worker
     worker.release()
 
 
 def asked(folder: Path, variant: str = "rmsnorm", wire: Any = RMSNORM, **more: Any) -> Any:
-    problem = {"operator": "o", "axes": {}, "dtype": "f32"}
-    return {
-        "variant": variant,
-        "problem": problem,
-        "operands": wire,
-        "results": str(folder),
-        "seed": 1,
-        "input_sets": 3,
-    } | more
-
-
-PLAN = {"warmup": 1, "samples": 6, "min_samples": 4, "budget_ms": 1000, "cache": "hot"}
+    return declared.asked(folder, variant, wire, **more)
 
 
 def reference(tmp_path: Path, function: str = "rmsnorm") -> Any:
-    path = tmp_path / f"operators_reference_{next(NUMBERS)}.py"
-    path.write_text(REFERENCE)
-    return open_reference(str(path), function)
+    return declared.reference(tmp_path, REFERENCE, function)
 
 
 def compared(reference: Any, folder: Path, seed: int, wire: Any = RMSNORM) -> float:
-    errors = reference.compare({"operands": wire, "seed": seed, "results": str(folder)})["errors"]
-    (error,) = errors.values()
-    return float(error["relative_l2"])
+    (error,) = declared.errors(reference, folder, wire, seed).values()
+    return error
 
 
 def test_a_function_is_right_before_and_after_timing(worker: Any, tmp_path: Path) -> None:
@@ -204,9 +183,7 @@ def test_hello_lists_functions_with_their_arguments(worker: Any) -> None:
 def test_a_function_of_declared_operators_alone_says_why(
     tmp_path: Path, signature: str, words: str
 ) -> None:
-    path = tmp_path / f"operators_code_{next(NUMBERS)}.py"
-    path.write_text(f"def f({signature}): pass\n")
-    served = load.open_worker(Target("mine", str(path), function="f"))
+    served = declared.served(tmp_path, f"def f({signature}): pass\n", function="f")
     assert words in served.hello()["variants"][0]["arguments"]["only_declared"]
     with pytest.raises(Unsupported, match=words):
         served.prepare({"variant": "f", "problem": {}})
@@ -242,10 +219,8 @@ def test_a_later_call_that_raises_is_named_with_its_line(worker: Any, tmp_path: 
 
 
 def test_a_class_is_no_function(tmp_path: Path) -> None:
-    path = tmp_path / f"operators_code_{next(NUMBERS)}.py"
-    path.write_text(CODE)
     with pytest.raises(Failed, match="Norm is a class: name a function, or an instance"):
-        load.open_worker(Target("mine", str(path), function="Norm"))
+        declared.served(tmp_path, CODE, function="Norm")
 
 
 def test_a_function_that_lacks_memory_is_not_wrong(worker: Any, tmp_path: Path) -> None:
@@ -313,16 +288,15 @@ def test_a_reference_that_loads_code_in_its_call_is_refused(
 ) -> None:
     tested = tmp_path / "norms.py"
     tested.write_text("def rmsnorm(x, weight, eps): return x * weight * eps\n")
-    late = tmp_path / "late.py"
-    late.write_text(LATE.replace("PATH", repr(str(tested))))
+    late = LATE.replace("PATH", repr(str(tested)))
     monkeypatch.syspath_prepend(tmp_path)
     request = {"operands": RMSNORM, "seed": 1}
     # An import leaves the module loaded, so it comes last.
     for function in ("runs", "imports"):
         with pytest.raises(Failed, match=r"loads .*norms\.py when it is called"):
-            open_reference(str(late), function).compare(request)
+            declared.reference(tmp_path, late, function).compare(request)
     monkeypatch.delitem(sys.modules, "norms")
-    assert open_reference(str(late), "reads").compare(request)["errors"]
+    assert declared.reference(tmp_path, late, "reads").compare(request)["errors"]
 
 
 def test_inputs_keep_their_streams_apart() -> None:
@@ -358,10 +332,7 @@ def accumulate(s, x):
 
 @pytest.fixture
 def jax_worker(tmp_path: Path) -> Any:
-    pytest.importorskip("jax")
-    path = tmp_path / f"operators_code_{next(NUMBERS)}.py"
-    path.write_text(JAX_CODE)
-    worker = load.open_worker(Target("mine", str(path)))
+    worker = declared.served(tmp_path, JAX_CODE, "jax")
     yield worker
     worker.release()
 

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import support
-from regatta_worker.callables import load
-from regatta_worker.callables.operators.reference import open_reference
+import declared
+from declared import ARRAYS, asked
 from regatta_worker.protocol.channel import Failed
 from support import draw
 
-NUMBERS = itertools.count()
-"""Each module that is imported has a name of its own."""
-
-PLAN = {"warmup": 1, "samples": 6, "min_samples": 4, "budget_ms": 1000, "cache": "hot"}
 LINEAR = """
 import {framework}
 
@@ -38,39 +32,27 @@ def linear_gradients(x, bias, dout):
 
 linear = needs
 """
-ARRAYS = {"numpy": "numpy.ndarray", "torch": "torch.Tensor", "jax": "jax.Array"}
 
 
 @pytest.mark.parametrize("framework", ARRAYS)
 def test_an_input_that_is_left_out_is_none_or_has_its_default(
     tmp_path: Path, framework: str
 ) -> None:
-    if not support.installed(framework):
-        pytest.skip(f"{framework} is not installed")
-    code, formula = (tmp_path / f"linear_{next(NUMBERS)}.py" for _ in range(2))
-    code.write_text(LINEAR.format(framework=framework, array=ARRAYS[framework]))
-    formula.write_text(LINEAR.format(framework="numpy", array="object"))
-    worker = load.open_worker(load.Target("mine", str(code)))
-    exact = open_reference(str(formula), "linear")
+    code = LINEAR.format(framework=framework, array=ARRAYS[framework])
+    worker = declared.served(tmp_path, code, framework)
+    formula = LINEAR.format(framework="numpy", array="object")
+    exact = declared.reference(tmp_path, formula, "linear")
     x, bias, dout = (
         {"name": name, "shape": shape, "dtype": "f32", "draw": draw("normal", 1.0)}
         for name, shape in (("x", [8, 16]), ("bias", [16]), ("dout", [8, 16]))
     )
 
-    def asked(variant: str, wire: dict[str, Any]) -> dict[str, Any]:
-        problem = {"operator": "linear", "axes": {}, "dtype": "f32"}
-        case = {"variant": variant, "problem": problem, "operands": wire, "seed": 1}
-        return case | {"results": str(tmp_path), "input_sets": 3}
-
     def result(like: dict[str, Any], name: str) -> dict[str, Any]:
         return {"name": name, "shape": like["shape"], "dtype": "f32", "limit": 5e-6}
 
     def error(variant: str, wire: dict[str, Any]) -> float:
-        worker.prepare(asked(variant, wire))
-        seed = worker.measure(PLAN)["checked"]["seed"]
-        request = {"operands": wire, "seed": seed, "results": str(tmp_path)}
-        found = exact.compare(request)["errors"]
-        return max(float(one["relative_l2"]) for one in found.values())
+        errors = declared.errors_after_timing(worker, exact, tmp_path, variant, wire)
+        return max(errors.values())
 
     given = {"inputs": [bias, x], "outputs": [result(x, "out")]}
     off = {"inputs": [x], "outputs": [result(x, "out")], "left_out": ["bias"]}
@@ -79,9 +61,9 @@ def test_an_input_that_is_left_out_is_none_or_has_its_default(
         assert error(variant, off) < 1e-6, variant
     assert error("without", off) < 1e-6
     with pytest.raises(Failed, match="takes no `bias`"):
-        worker.prepare(asked("without", given))
+        worker.prepare(asked(tmp_path, "without", given))
     with pytest.raises(Failed, match="takes an argument `bias`"):
-        worker.prepare(asked("needs", {**off, "left_out": []}))
+        worker.prepare(asked(tmp_path, "needs", {**off, "left_out": []}))
     moved = exact.compare({"operands": off, "seed": 1, "results": None})["errors"]
     assert moved.keys() == {"x out"}
     if framework != "numpy":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import subprocess
 import sys
 import types
@@ -12,18 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import declared
 import support
-from regatta_worker.callables import load
-from regatta_worker.callables.load import Target
 from regatta_worker.callables.operators import draws
 from regatta_worker.callables.operators.draws import rounded
 from regatta_worker.callables.operators.function import FLOATS_OF_8_BITS, lacking
 from regatta_worker.callables.operators.operands import InputTensor, Operands
-from regatta_worker.callables.operators.reference import open_reference
 from regatta_worker.protocol.channel import Unsupported
-
-NUMBERS = itertools.count()
-"""Each module that is imported has a name of its own."""
 
 CODE = {
     "numpy": """
@@ -119,27 +113,15 @@ def test_values_times_their_scale_are_as_drawn(dtype: str, error: float, blocks:
 def test_a_kernel_that_ignores_the_scales_is_wrong(
     tmp_path: Path, framework: str, dtypes: str
 ) -> None:
-    if not support.installed(framework):
-        pytest.skip(f"{framework} is not installed")
-    path, formula = (tmp_path / f"quantised_{next(NUMBERS)}.py" for _ in range(2))
-    path.write_text(CODE[framework])
-    formula.write_text(REFERENCE)
-    worker, exact = (
-        load.open_worker(Target("mine", str(path))),
-        open_reference(str(formula), "matmul"),
-    )
-    plan = {"warmup": 1, "samples": 6, "min_samples": 4, "budget_ms": 1000, "cache": "hot"}
+    worker = declared.served(tmp_path, CODE[framework], framework)
+    exact = declared.reference(tmp_path, REFERENCE, "matmul")
     for dtype in dtypes.split():
-        request = {"operands": wire(dtype), "seed": 1, "results": str(tmp_path)}
-        problem = {"operator": "o", "axes": {}, "dtype": "f32"}
-        moved = exact.compare(request | {"results": None})["errors"]
+        operands = wire(dtype)
+        moved = exact.compare({"operands": operands, "seed": 1, "results": None})["errors"]
         assert all(error["relative_l2"] > 0.1 for error in moved.values())
         for variant in ("matmul", "ignores"):
-            case = request | {"variant": variant, "problem": problem, "input_sets": 3}
-            worker.prepare(case)
-            seed = worker.measure(plan)["checked"]["seed"]
-            error = exact.compare(request | {"seed": seed})["errors"]["out"]["relative_l2"]
-            assert error < 2e-6 if variant == "matmul" else error > 0.1
+            errors = declared.errors_after_timing(worker, exact, tmp_path, variant, operands)
+            assert errors["out"] < 2e-6 if variant == "matmul" else errors["out"] > 0.1
     worker.release()
 
 
@@ -190,38 +172,25 @@ def test_a_block_of_zeros_has_the_least_exponent() -> None:
 def test_a_framework_is_given_scales_of_e8m0_and_may_return_them(
     tmp_path: Path, framework: str
 ) -> None:
-    if not support.installed(framework):
-        pytest.skip(f"{framework} is not installed")
-    code, formula = (tmp_path / f"quantised_{next(NUMBERS)}.py" for _ in range(2))
-    code.write_text(MX[framework])
-    formula.write_text(MX["reference"])
-    worker = load.open_worker(Target("mine", str(code)))
-    exact = open_reference(str(formula), "product")
-    plan = {"warmup": 1, "samples": 6, "min_samples": 4, "budget_ms": 1000, "cache": "hot"}
+    worker = declared.served(tmp_path, MX[framework], framework)
+    exact = declared.reference(tmp_path, MX["reference"], "product")
     for dtype in ("e4m3", "e5m2"):
         outputs = [
             {"name": "out", "shape": [32, 128], "dtype": "f32"},
             {"name": "scales", "shape": [32, 4], "dtype": "e8m0"},
         ]
         operands = {"inputs": microscaled("a", [32, 128], dtype, [32, 4]), "outputs": outputs}
-        request = {"operands": operands, "seed": 1, "results": str(tmp_path)}
-        moved = exact.compare(request | {"results": None})["errors"]
+        moved = exact.compare({"operands": operands, "seed": 1, "results": None})["errors"]
         assert moved["a_scale out"]["relative_l2"] > 0.1
         for variant in ("product", "ignores"):
-            case = request | {"variant": variant, "problem": {"dtype": "f32"}, "input_sets": 3}
-            worker.prepare(case)
-            seed = worker.measure(plan)["checked"]["seed"]
-            errors = exact.compare(request | {"seed": seed})["errors"]
-            assert errors["scales"]["relative_l2"] == 0.0
-            error = errors["out"]["relative_l2"]
-            assert error < 2e-6 if variant == "product" else error > 0.1
+            errors = declared.errors_after_timing(worker, exact, tmp_path, variant, operands)
+            assert errors["scales"] == 0.0
+            assert errors["out"] < 2e-6 if variant == "product" else errors["out"] > 0.1
     worker.release()
 
 
 def test_numpy_has_no_floats_of_8_bits(tmp_path: Path) -> None:
-    path = tmp_path / f"quantised_{next(NUMBERS)}.py"
-    path.write_text(CODE["numpy"])
-    worker = load.open_worker(Target("mine", str(path)))
+    worker = declared.served(tmp_path, CODE["numpy"])
     (variant, _) = worker.hello()["variants"]
     for dtype in FLOATS_OF_8_BITS:
         assert variant["arguments"]["lacks"][dtype] == f"NumPy has no {dtype}"
@@ -246,11 +215,10 @@ def test_an_older_framework_names_the_types_that_it_lacks(monkeypatch: Any) -> N
 def test_a_framework_that_an_annotation_in_quotes_names_has_its_types(tmp_path: Path) -> None:
     if not support.installed("torch"):
         pytest.skip("torch is not installed")
-    path = tmp_path / f"quantised_{next(NUMBERS)}.py"
-    path.write_text('def own(x: "torch.Tensor"):\n    return x\n')
+    path = declared.module(tmp_path, 'def own(x: "torch.Tensor"):\n    return x\n')
     code = (
         "from regatta_worker.callables import load\n"
-        f"(own,) = load.open_worker(load.Target('mine', {str(path)!r})).hello()['variants']\n"
+        f"(own,) = load.open_worker(load.Target('mine', {path!r})).hello()['variants']\n"
         "print(own['arguments'])"
     )
     folder = Path(__file__).parents[1]

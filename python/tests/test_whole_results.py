@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import declared
 import support
-from regatta_worker.callables import load
-from regatta_worker.callables.load import Target
+from declared import asked
 from regatta_worker.callables.operators.operands import Operands, read
-from regatta_worker.callables.operators.reference import open_reference
 from regatta_worker.protocol.channel import Failed
 
-NUMBERS = itertools.count()
-PLAN = {"warmup": 1, "samples": 6, "min_samples": 4, "budget_ms": 1000, "cache": "hot"}
 CODE = {
     "numpy": """
 def chosen(x: np.ndarray, mask, labels, k: int, /, bias=0):
@@ -53,45 +49,34 @@ CHOSEN: dict[str, Any] = {
 }
 
 
-def written(folder: Path, framework: str, code: str) -> str:
-    path = folder / f"whole_{framework}_{next(NUMBERS)}.py"
-    path.write_text(f"import {framework}\nimport numpy as np\n{code}")
-    return str(path)
+def served(folder: Path, code: str, framework: str = "numpy") -> Any:
+    return declared.served(folder, f"import {framework}\nimport numpy as np\n{code}", framework)
 
 
-def asked(folder: Path, wire: dict[str, Any], function: str = "chosen") -> dict[str, Any]:
-    problem = {"operator": "o", "axes": {}, "dtype": "f32"}
-    case = {"variant": function, "problem": problem, "operands": wire, "seed": 1, "input_sets": 3}
-    return case | {"results": str(folder)}
+def reference(folder: Path, code: str, function: str) -> Any:
+    return declared.reference(folder, f"import numpy as np\n{code}", function)
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
 def test_indices_masks_and_counts_are_those_of_the_reference(
     tmp_path: Path, framework: str
 ) -> None:
-    if not support.installed(framework):
-        pytest.skip(f"{framework} is not installed")
-    exact = open_reference(written(tmp_path, "numpy", CODE["numpy"]), "chosen")
-    worker: Any = load.open_worker(Target("mine", written(tmp_path, framework, CODE[framework])))
+    exact = reference(tmp_path, CODE["numpy"], "chosen")
+    worker = served(tmp_path, CODE[framework], framework)
     (variant,) = worker.hello()["variants"]
     assert variant["arguments"]["required"] == ["x", "mask", "labels", "k"]
 
-    def errors(seed: int) -> dict[str, float]:
-        request = {"operands": CHOSEN, "seed": seed, "results": str(tmp_path)}
-        found = exact.compare(request)["errors"]
-        return {name: error["relative_l2"] for name, error in found.items()}
-
     right = {"values": 0.0, "index": 0.0, "positive": 0.0, "counts": 0.0}
-    worker.prepare(asked(tmp_path, CHOSEN))
-    assert errors(1) == right
-    assert all(error > 0.0 for error in errors(2).values())
-    assert worker.measure(PLAN)["checked"]["seed"] == 2
-    assert errors(2) == right
+    worker.prepare(asked(tmp_path, "chosen", CHOSEN))
+    assert declared.errors(exact, tmp_path, CHOSEN, 1) == right
+    assert all(error > 0.0 for error in declared.errors(exact, tmp_path, CHOSEN, 2).values())
+    assert worker.measure(declared.PLAN)["checked"]["seed"] == 2
+    assert declared.errors(exact, tmp_path, CHOSEN, 2) == right
     worker.release()
 
 
 def test_a_check_of_a_declaration_doubles_a_number_of_columns(tmp_path: Path) -> None:
-    exact = open_reference(written(tmp_path, "numpy", CODE["numpy"]), "chosen")
+    exact = reference(tmp_path, CODE["numpy"], "chosen")
     moved = exact.compare({"operands": CHOSEN, "seed": 1})["errors"]
     assert moved["k index"]["relative_l2"] is None
     assert moved["mask positive"]["relative_l2"] > 0.1
@@ -106,18 +91,16 @@ def test_whole_numbers_are_written_and_compared_exactly(tmp_path: Path) -> None:
         ],
         "outputs": [{"name": "y", "shape": [4], "dtype": "i64", "limit": 0.0}],
     }
-    worker: Any = load.open_worker(Target("mine", written(tmp_path, "numpy", code)))
-    worker.prepare(asked(tmp_path, wire, "hashed"))
+    worker = served(tmp_path, code)
+    worker.prepare(asked(tmp_path, "hashed", wire))
     worker.release()
     operands = Operands.from_wire(wire)
     drawn = operands.inputs[0].drawn(1)
     (output,) = operands.outputs
     assert (read(str(tmp_path), output) == drawn + 2**60 + 1).all()
-    request = {"operands": wire, "seed": 1, "results": str(tmp_path)}
-    other = written(tmp_path, "numpy", code.replace("+ 1", "+ 2"))
-    for file, wrong in ((written(tmp_path, "numpy", code), False), (other, True)):
-        error = open_reference(file, "hashed").compare(request)["errors"]["y"]
-        assert (error["relative_l2"] > 0.0) is wrong
+    for text, wrong in ((code, False), (code.replace("+ 1", "+ 2"), True)):
+        exact = reference(tmp_path, text, "hashed")
+        assert (declared.errors(exact, tmp_path, wire, 1)["y"] > 0.0) is wrong
 
 
 @pytest.mark.parametrize(
@@ -131,17 +114,15 @@ def test_whole_numbers_are_written_and_compared_exactly(tmp_path: Path) -> None:
 def test_results_and_scalars_of_another_type_are_refused(
     tmp_path: Path, code: str, words: str
 ) -> None:
-    path = written(
-        tmp_path, "numpy", f"def f(x: np.ndarray, k{': int' if '(k)' in code else ''}):\n    {code}"
-    )
+    k = "k: int" if "(k)" in code else "k"
+    worker = served(tmp_path, f"def f(x: np.ndarray, {k}):\n    {code}")
     wire = {
         "inputs": [CHOSEN["inputs"][0]],
         "scalars": {"k": 2.5},
         "outputs": [{"name": "y", "shape": [6], "dtype": "i32", "limit": 0.0}],
     }
-    worker: Any = load.open_worker(Target("mine", path))
     with pytest.raises(Failed, match=words):
-        worker.prepare(asked(tmp_path, wire, "f"))
+        worker.prepare(asked(tmp_path, "f", wire))
 
 
 def test_bernoulli_and_integers_have_every_number_as_often() -> None:
