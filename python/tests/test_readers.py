@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from test_script import PLAN, listed, names, prepared, refused, started, write
+from test_script import PLAN, listed, named, names, prepared, refused, started, write
 
 ASV = """
     import numpy as np
@@ -322,7 +322,7 @@ CASES = """
 def test_cases_are_made_one_by_one_and_one_that_raises_fails_alone(tmp_path: Path) -> None:
     path = write(tmp_path, CASES)
     cases = listed(path)
-    assert names(path) == ["total:dtype=int,rows=4", "total:dtype=int,rows=8", "alone"]
+    assert named(cases) == ["total:dtype=int,rows=4", "total:dtype=int,rows=8", "alone"]
     assert cases[1]["place"] == "bench.py:5"
     assert names(path, "--benchmark", "rows=8", "own") == ["total:dtype=int,rows=8"]
     with started(path) as worker:
@@ -428,7 +428,8 @@ MARKED = """
 
 def test_a_test_that_is_marked_is_timed_whole(tmp_path: Path) -> None:
     path = write(tmp_path, MARKED)
-    assert names(path) == [
+    cases = listed(path)
+    assert named(cases) == [
         "test_sum:rows=4",
         "test_sum:rows=8",
         "TestSort.test_sort",
@@ -436,7 +437,7 @@ def test_a_test_that_is_marked_is_timed_whole(tmp_path: Path) -> None:
     ]
     with started(path) as worker:
         worker.ask("hello", protocol=1)
-        for case in listed(path):
+        for case in cases:
             prepared(worker, case)
             assert len(worker.ask("measure", **PLAN)["device_ns"]) == 8
 

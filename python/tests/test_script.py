@@ -146,9 +146,12 @@ def listed(script: str, *arguments: str) -> list[dict[str, Any]]:
     return cases
 
 
-def names(script: str, *arguments: str) -> list[str]:
-    cases = listed(script, *arguments)
+def named(cases: list[dict[str, Any]]) -> list[str]:
     return [str(places.Place(case["variant"], case["params"], "")) for case in cases]
+
+
+def names(script: str, *arguments: str) -> list[str]:
+    return named(listed(script, *arguments))
 
 
 def refused(script: str, *arguments: str, request: str = "") -> str:
