@@ -359,7 +359,9 @@ fn check_formulas(
             .unknown_name(&figures)
             .map_err(|why| error(format!("`{formula}`: {why}")))?
         {
-            let names: Vec<&str> = operator.axes.keys().map(String::as_str).collect();
+            let axes = operator.axes.iter();
+            let numbers = axes.filter(|(_, kind)| !matches!(kind, AxisKind::Words(_)));
+            let names: Vec<&str> = numbers.map(|(name, _)| name.as_str()).collect();
             let near = or_near(&unknown, names.iter().copied());
             let axes = if names.is_empty() {
                 "none".to_owned()
@@ -368,7 +370,7 @@ fn check_formulas(
             };
             let why = match operator.axes.get(&unknown) {
                 Some(AxisKind::Words(_)) => "is an axis of words, and a formula has numbers",
-                _ => "is no axis of the operator",
+                _ => "is not an axis of the operator",
             };
             return Err(error(format!("`{unknown}` {why}{near} (axes: {axes})")));
         }
@@ -457,7 +459,7 @@ fn reference(document: &TomlDocument<'_>, text: &str) -> Result<String, String> 
     }
     let path = document.folder().join(file);
     if !path.is_file() {
-        return Err(format!("there is no file {}", path.display()));
+        return Err(format!("the file {} does not exist", path.display()));
     }
     Ok(format!("{}:{function}", path.display()))
 }

@@ -255,7 +255,7 @@ impl Draw<f64> {
     fn objection(&self, elements: u64) -> Option<String> {
         let arguments = &self.arguments[..];
         if arguments.iter().any(|number| !number.is_finite()) {
-            return Some("has an argument that is no finite number".to_owned());
+            return Some("has an argument that is not a finite number".to_owned());
         }
         let whole =
             |number: f64| number.fract() == 0.0 && (0.0..=4_294_967_295.0).contains(&number);

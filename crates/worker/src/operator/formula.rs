@@ -130,9 +130,9 @@ impl Expression {
     /// As [`Expression::value`], and a value that is not finite.
     pub fn real(&self, figures: &Figures) -> Result<f64, String> {
         let value = self.evaluate(figures, true).and_then(|value| {
-            let number = f64::try_from(value).map_err(|_| "this is no number".to_owned())?;
+            let number = f64::try_from(value).map_err(|_| "this is not a number".to_owned())?;
             let finite = Some(number).filter(|number| number.is_finite());
-            finite.ok_or_else(|| "this is no finite number".to_owned())
+            finite.ok_or_else(|| "this is not a finite number".to_owned())
         });
         value.map_err(|why| format!("`{self}`: {why}"))
     }
