@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use regatta_worker::case::Dtype;
 use regatta_worker::operator::Direction;
-use regatta_worker::protocol::{Device, Hello, VariantInfo};
-use regatta_worker::units::Bytes;
+use regatta_worker::protocol::{Device, Hello, Prepared, TensorError, VariantInfo};
+use regatta_worker::units::{Bytes, Nanoseconds};
 
 /// The hello of a worker without a variant.
 pub fn hello(kind: &str, device: &str, facts: &[(&str, &str)]) -> Hello {
@@ -33,5 +33,23 @@ pub fn variant(name: &str) -> VariantInfo {
         dtypes: Dtype::ALL.to_vec(),
         directions: Direction::ALL.to_vec(),
         ..VariantInfo::default()
+    }
+}
+
+/// The reply of a worker that has prepared one problem, with a first call of a second.
+pub fn prepared(
+    errors: BTreeMap<String, TensorError>,
+    probes: BTreeMap<String, Vec<Option<f64>>>,
+) -> Prepared {
+    Prepared {
+        tuned: Vec::new(),
+        first_call_parts: None,
+        outputs: Vec::new(),
+        effective: BTreeMap::new(),
+        errors,
+        probes,
+        draw: None,
+        first_call_ns: Nanoseconds(1e9),
+        problems: 1,
     }
 }

@@ -43,14 +43,18 @@ fn own() -> Offer {
 }
 
 /// A refusal's kind is in its words: those of an unsupported case begin with it.
-fn plan_with(problem: &str, params: &Params) -> Result<Plan, String> {
+fn planned(offer: &Offer, variant: &str, problem: &str, params: &Params) -> Result<Plan, String> {
     let problem: Attention = problem.parse().unwrap();
     let asked = PlanRequest {
         problem: &problem,
         params,
         limits: H200,
     };
-    own().plan("mine", &asked).map_err(|why| why.to_string())
+    offer.plan(variant, &asked).map_err(|why| why.to_string())
+}
+
+fn plan_with(problem: &str, params: &Params) -> Result<Plan, String> {
+    planned(&own(), "mine", problem, params)
 }
 
 fn plan(problem: &str) -> Result<Plan, String> {
@@ -109,25 +113,10 @@ fn grids_are_held_to_what_a_device_takes() {
         let mut own = own();
         assert!(CONTRACT.contains(from));
         own.contract = contract::parse(&CONTRACT.replacen(from, to, 1)).unwrap();
-        let problem: Attention = "s8,d8".parse().unwrap();
-        let params = Params::default();
-        let asked = PlanRequest {
-            problem: &problem,
-            params: &params,
-            limits: H200,
-        };
-        own.plan("mine", &asked).map_err(|why| why.to_string())
+        planned(&own, "mine", "s8,d8", &Params::default()).unwrap_err()
     };
-    assert!(
-        with("\"heads\", \"batch\"", "70000")
-            .unwrap_err()
-            .contains("grid")
-    );
-    assert!(
-        with("[32, 4]", "[32, 64]")
-            .unwrap_err()
-            .contains("2048 threads")
-    );
+    assert!(with("\"heads\", \"batch\"", "70000").contains("grid"));
+    assert!(with("[32, 4]", "[32, 64]").contains("2048 threads"));
     // A mistake in the contract is not taken for a case that `requires` leaves out.
     for (from, to, expected) in [
         (
@@ -147,22 +136,16 @@ fn grids_are_held_to_what_a_device_takes() {
              hold; write `long ...`",
         ),
     ] {
-        assert_eq!(with(from, to).unwrap_err(), expected);
+        assert_eq!(with(from, to), expected);
     }
 }
-fn plan_on(variant: &str, problem: &str, params: &Params, limits: Limits) -> Result<Plan, String> {
-    let problem: Attention = problem.parse().unwrap();
-    let asked = PlanRequest {
-        problem: &problem,
-        params,
-        limits,
-    };
-    let plan = Offer::ours().plan(variant, &asked);
-    plan.map_err(|why| why.to_string())
+
+fn plan_of_ours(variant: &str, problem: &str, params: &Params) -> Result<Plan, String> {
+    planned(&Offer::ours(), variant, problem, params)
 }
 
 fn ours(variant: &str, problem: &str) -> Result<Plan, String> {
-    plan_on(variant, problem, &Params::default(), H200)
+    plan_of_ours(variant, problem, &Params::default())
 }
 
 fn with(name: &str, value: i64) -> Params {
@@ -215,7 +198,7 @@ fn split_key_launches_a_block_for_each_split() {
     );
     assert_eq!(auto.effective["num_splits_key"], ParamValue::Int(157));
     for (asked, grid) in [(1, 1), (-1, 1), (16, 16), (10_000, 157)] {
-        let plan = plan_on("split-key", report, &with("num_splits_key", asked), H200).unwrap();
+        let plan = plan_of_ours("split-key", report, &with("num_splits_key", asked)).unwrap();
         assert_eq!(plan.backward[1].grid, [grid, 1, 1], "asked for {asked}");
         assert_eq!(plan.num_splits, grid);
     }
@@ -233,12 +216,7 @@ fn wgmma_chooses_its_grid_by_the_mask() {
         shown(&causal.forward),
         ["flash_wgmma_bf16_d128_m128_n128 1024x1x1"]
     );
-    let error = plan_on(
-        "flash-wgmma",
-        "s8192,d128,bf16",
-        &with("tile_keys", 64),
-        H200,
-    );
+    let error = plan_of_ours("flash-wgmma", "s8192,d128,bf16", &with("tile_keys", 64));
     assert_eq!(
         error.unwrap_err(),
         "unsupported: cuda/flash-wgmma has no tile_keys = 64 for this head_dim; it is 128 or 176"
@@ -252,11 +230,6 @@ fn decode_splits_until_the_device_is_full() {
     assert!((28..=33).contains(&plan.num_splits), "{}", plan.num_splits);
     assert_eq!(plan.forward[0].grid, [plan.num_splits, 1, 8]);
     assert_eq!(plan.forward[1].grid, [32, 1, 1]);
-    let full = plan_on(
-        "split-kv",
-        "b64,h32,kv8,s1,sk4096,d128,bf16",
-        &Params::default(),
-        H200,
-    );
-    assert_eq!(full.unwrap().num_splits, 1);
+    let full = ours("split-kv", "b64,h32,kv8,s1,sk4096,d128,bf16").unwrap();
+    assert_eq!(full.num_splits, 1);
 }

@@ -15,7 +15,7 @@ use regatta_core::suite;
 use regatta_core::suite::Metric;
 use regatta_worker::protocol::RequestBody;
 use regatta_worker::protocol::{
-    Census, Checked, Hello, Measured, PROBES, Prepared, Repeat, RepeatStep, TensorError,
+    Census, Checked, Hello, Measured, PROBES, Repeat, RepeatStep, TensorError,
 };
 use regatta_worker::units::Nanoseconds;
 
@@ -92,17 +92,7 @@ fn probes() -> BTreeMap<String, Vec<Option<f64>>> {
 }
 
 fn prepared(relative_l2: f64) -> ReplyBody {
-    ReplyBody::Prepared(Prepared {
-        tuned: Vec::new(),
-        first_call_parts: None,
-        outputs: Vec::new(),
-        effective: BTreeMap::new(),
-        errors: errors(relative_l2),
-        probes: probes(),
-        draw: None,
-        first_call_ns: Nanoseconds(1e9),
-        problems: 1,
-    })
+    ReplyBody::Prepared(testing::prepared(errors(relative_l2), probes()))
 }
 
 fn measured(samples: usize, checked: Option<(u64, f64)>) -> ReplyBody {
@@ -194,12 +184,8 @@ const CHANGE: Duration = Duration::from_micros(50);
 
 /// The errors of calls that were repeated.
 fn repeated(relative_l2: f64) -> ReplyBody {
-    let error = TensorError {
-        relative_l2: Some(relative_l2),
-        max_abs: Some(relative_l2),
-    };
     ReplyBody::Repeated {
-        errors: BTreeMap::from([("out".to_owned(), error)]),
+        errors: errors(relative_l2),
     }
 }
 

@@ -32,17 +32,7 @@ fn right(problem: &Native, seed: u64) -> (Errors, Probes) {
 
 fn prepared(problem: &Native) -> Prepared {
     let (errors, probes) = right(problem, SEED);
-    Prepared {
-        tuned: Vec::new(),
-        first_call_parts: None,
-        outputs: Vec::new(),
-        effective: BTreeMap::new(),
-        errors,
-        probes,
-        draw: None,
-        first_call_ns: Nanoseconds(1e6),
-        problems: 1,
-    }
+    crate::testing::prepared(errors, probes)
 }
 
 fn measured(problem: &Native, of: u64) -> Measured {
