@@ -22,7 +22,7 @@ WITHIN = "REGATTA_COMPARES"
 
 def bench(
     function: Callable[..., Any],
-    problem: Problem | Sequence[Problem] | None = None,
+    problem: Problem | Sequence[Problem] | str | None = None,
     /,
     *words: str,
     out: str | os.PathLike[str] | None = None,
@@ -37,8 +37,9 @@ def bench(
 
     Raises RegattaError where function or problem cannot be measured.
     """
-    problems = [problem] if isinstance(problem, Mapping) else list(problem or [{}])
-    problems = [{**one, **axes} for one in problems]
+    if isinstance(problem, str):
+        words, problem = (problem, *words), None
+    problems = [{**one, **axes} for one in _problems(problem or {})]
     text = suite({"mine": function}, problems)
     return _of_functions(["run", "./suite.toml", *words], text, out, progress)
 
@@ -100,15 +101,25 @@ def path_of(suite: str | os.PathLike[str]) -> str:
 
 def suite(functions: Mapping[str, Callable[..., Any]], problem: Problem | Sequence[Problem]) -> str:
     """The text of a suite: a worker a function, by its file, and a sweep a problem."""
+    code = {worker: _code(function) for worker, function in functions.items()}
     names = " and ".join(function.__name__ for function in functions.values())
     lines = [f"description = {_toml(names)}"]
-    for worker, function in functions.items():
-        lines.append(f"workers.{worker} = {_toml(_code(function))}")
+    lines += [f"workers.{worker} = {_toml(target)}" for worker, target in code.items()]
     variants = [f"{worker}/{function.__name__}" for worker, function in functions.items()]
-    for sweep in [problem] if isinstance(problem, Mapping) else problem:
+    for sweep in _problems(problem):
         lines += ["[[sweep]]", f"variants = {_toml(variants)}"]
         lines += [f"{key} = {_toml(value)}" for key, value in sweep.items()]
     return "\n".join([*lines, ""])
+
+
+def _problems(problem: Problem | Sequence[Problem]) -> list[Problem]:
+    problems = [problem] if isinstance(problem, Mapping) else problem
+    if isinstance(problems, (list, tuple)) and all(isinstance(one, Mapping) for one in problems):
+        return list(problems)
+    raise RegattaError(
+        f"{problem!r} is not a problem: give a mapping of axes, {{'seq': 1024, 'head_dim': 64}}, "
+        f"or a list of these; `compare` takes two functions before it"
+    )
 
 
 def _of_functions(
@@ -163,4 +174,12 @@ def _toml(value: Any) -> str:
         return "{ " + ", ".join(f"{key} = {_toml(inner)}" for key, inner in value.items()) + " }"
     if isinstance(value, (list, tuple, range)):
         return "[" + ", ".join(_toml(inner) for inner in value) + "]"
-    return json.dumps(value, ensure_ascii=False)
+    if hasattr(value, "tolist"):
+        # NumPy's numbers and arrays.
+        return _toml(value.tolist())
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except TypeError:
+        raise RegattaError(
+            f"{value!r} cannot be a value of an axis: use a number or words"
+        ) from None

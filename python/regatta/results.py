@@ -78,7 +78,7 @@ class Row:
     causes: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """An answer: printed it is regatta's own table, in a notebook its report."""
 
@@ -87,7 +87,7 @@ class Result:
     """All of it, as `--json` prints it (docs/schemas/judgement.json)."""
     page: Path
     """The report, with every sample. Without `out` it is there as long as this object."""
-    folder: Any = field(default=None, repr=False, compare=False)
+    folder: Any = field(default=None, compare=False)
     """The temporary folder that goes with this object."""
 
     @property
@@ -128,6 +128,9 @@ class Result:
 
     def __str__(self) -> str:
         return self.text
+
+    def __repr__(self) -> str:
+        return f"<Result {self.outcome}: {self.judgement['verdict']['shown']}, {self.page}>"
 
     def _repr_html_(self) -> str:
         if not self.page.is_file():

@@ -6,6 +6,7 @@ With `REGATTA_PROGRAM` and NumPy a comparison and a gate are made as well.
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import importlib.util
 import os
@@ -61,6 +62,27 @@ class TestSuites:
         for function in (lambda q, k, v: q, print, eval("lambda: 0")):
             with pytest.raises(regatta.RegattaError, match="%%writefile bench.py"):
                 measuring.suite({"base": function}, {"seq": 64})
+
+    def test_arguments_of_another_kind_are_refused_with_the_right_one(self) -> None:
+        wrong: list[tuple[Any, Any, str]] = [
+            (None, {"seq": 64}, "None is in no file"),
+            (functools.partial(here), {"seq": 64}, "is in no file"),
+            ({"seq": 64}, {"seq": 64}, "is in no file"),
+            (here, there, "`compare` takes two functions before it"),
+            (here, [here], "give a mapping of axes"),
+            (here, {"dtype": object}, "cannot be a value of an axis"),
+        ]
+        for function, problem, words in wrong:
+            with pytest.raises(regatta.RegattaError, match=words):
+                regatta.bench(function, problem)
+            with pytest.raises(regatta.RegattaError, match=words):
+                regatta.compare(function, there, problem)
+
+    def test_axes_may_be_numpys_numbers(self) -> None:
+        numpy = pytest.importorskip("numpy")
+        problem = {"seq": numpy.array([64, 128]), "heads": numpy.int64(2)}
+        sweep = tomllib.loads(measuring.suite({"mine": here}, problem))["sweep"][0]
+        assert (sweep["seq"], sweep["heads"]) == ([64, 128], 2)
 
     def test_a_file_that_measures_while_it_is_imported_is_refused(self) -> None:
         with (
@@ -122,13 +144,14 @@ def test_a_function_is_measured_and_nothing_stays(
     monkeypatch.chdir(tmp_path)
     function = importlib.import_module("one_bench").once
     words = ["--invocations", "1", "--output", "csv=tables", "-ojunit=j.xml"]
-    result = regatta.bench(function, {"seq": [64, 96]}, *words, head_dim=32, progress=True)
+    result = regatta.bench(function, *words, seq=[64, 96], head_dim=32, progress=True)
     assert (tmp_path / "tables" / "cases.csv").is_file() and (tmp_path / "j.xml").is_file()
     assert [row.case for row in result.rows] == ["mine/once:s64,d32", "mine/once:s96,d32"]
     # Other programs may disturb one of the two so much that it is refused.
     assert any(row.head and row.head.median_ns > 0 for row in result.rows)
     assert "report:" in capsys.readouterr().err
     assert "<iframe sandbox" in result._repr_html_()
+    assert repr(result).startswith(f"<Result {result.outcome}: ") and len(repr(result)) < 300
     folder = result.page.parent
     del result
     assert not folder.exists()
