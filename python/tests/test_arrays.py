@@ -16,6 +16,8 @@ from regatta_worker.census.arrays import count_arrays
 ONES = np.ones((64, 64), dtype=np.float32)
 ARRAYS = (ONES, ONES, ONES)
 
+MEMORY = {"call_peak_bytes", "garbage_collections", "ns.garbage_collections"}
+
 
 def softmax(q: Any, k: Any, v: Any) -> Any:
     scores = np.exp(q @ k.T)
@@ -31,6 +33,13 @@ def test_operations_are_counted_and_memory() -> None:
     assert counts["wider_results"] == counts["denormal_values"] == 0
     # Two products, or a product and its exponentials, at once.
     assert 2 * ONES.nbytes <= counts["call_peak_bytes"] < 2.5 * ONES.nbytes
+
+
+def test_collections_of_garbage_are_counted_with_their_time() -> None:
+    counts, _ = count_arrays(lambda q, k, v: q + len([[i] for i in range(20_000)]), ARRAYS)
+    assert counts["garbage_collections"] > 5 and counts["ns.garbage_collections"] > 10_000
+    counts, _ = count_arrays(lambda q, k, v: q + 1, ARRAYS)
+    assert counts["garbage_collections"] == counts["ns.garbage_collections"] == 0
 
 
 def test_a_function_of_numpy_is_one_operation() -> None:
@@ -69,10 +78,10 @@ def test_what_cannot_be_recorded_is_not_0() -> None:
         return q + k
 
     counts, why = count_arrays(picky, ARRAYS)
-    assert counts.keys() == {"call_peak_bytes"}
+    assert counts.keys() == MEMORY
     assert why == {"array_operations": "TypeError: plain arrays"}
     counts, why = count_arrays(lambda q, k, v: np.asarray(q) + 1, ARRAYS)
-    assert counts.keys() == {"call_peak_bytes"} and "none of its arguments" in str(why)
+    assert counts.keys() == MEMORY and "none of its arguments" in str(why)
     calls = []
 
     def changing(q: Any, k: Any, v: Any) -> Any:
@@ -80,7 +89,7 @@ def test_what_cannot_be_recorded_is_not_0() -> None:
         return sum((q + k for _ in calls), start=q)
 
     counts, why = count_arrays(changing, ARRAYS)
-    assert counts.keys() == {"call_peak_bytes"} and "two calls differ" in str(why)
+    assert counts.keys() == MEMORY and "two calls differ" in str(why)
 
 
 def test_results_are_written_where_the_caller_has_them() -> None:

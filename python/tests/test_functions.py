@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import types
 from typing import Any
@@ -37,7 +38,7 @@ def named(function: str) -> str:
     return function if sys.version_info >= (3, 11) else function.rpartition(".")[2]
 
 
-def test_functions_of_the_library_are_counted_and_those_of_python_are_not() -> None:
+def test_functions_of_the_library_are_counted_and_what_it_calls_of_python() -> None:
     calls, uncounted = functions.count_functions(library().attention, "stand_in")
     assert calls == {
         "stand_in.ops:attention": 1,
@@ -45,6 +46,9 @@ def test_functions_of_the_library_are_counted_and_those_of_python_are_not() -> N
         # Begins and is resumed twice, in both calls.
         "stand_in.ops:steps": 6,
         f"stand_in.ops:{named('Op.apply')}": 3,
+        # Functions that these call are left out.
+        "json:dumps": 2,
+        "time:sleep": 3,
     }
     assert uncounted == {}
 
@@ -61,7 +65,30 @@ def test_what_differs_between_calls_is_left_out_and_named() -> None:
         lambda: [module.plan() for _ in range(next(turns))], ""
     )
     assert "stand_in.ops:plan" not in calls
-    assert "stand_in.ops:plan: 1 and 2" in uncounted["functions"]
+    assert "as of json:dumps: 1 and 2" in uncounted["functions"]
+
+
+def test_causes_that_lie_in_python_or_numpy_are_named() -> None:
+    numpy, module = pytest.importorskip("numpy"), library("stand_in.more")
+    code = """
+import gc, re
+def clean(x, lines):
+    x = x.copy()
+    words = [re.compile(line) for line in lines]
+    words.sort(key=id)
+    gc.collect()
+    return [x.sum() for _ in lines]
+"""
+    exec(compile(code, "stand_in.more.py", "exec"), module.__dict__)
+    clean = functools.partial(module.clean, numpy.ones(3), "abc")
+    calls, _ = functions.count_functions(clean, "stand_in")
+    assert calls == {
+        "gc:collect": 1,
+        "numpy:ndarray.copy": 1,
+        "numpy:ndarray.sum": 3,
+        "re:compile": 3,
+        "stand_in.more:clean": 1,
+    }
 
 
 def test_a_call_that_raises_leaves_no_profiler() -> None:

@@ -328,7 +328,7 @@ mod tests {
         let begins = [
             "1 case computed on more threads than the machine has cores (mine/f:s16,d8: 8): set",
             "1 case waited for cores (mine/f:s16,d8): a call takes 300.0 times its CPU time: \
-             threads wait for cores; OMP_NUM_THREADS=1 in `env`",
+             threads wait for cores; OMP_NUM_THREADS=1 (polars: POLARS_MAX_THREADS)",
             "2 cases computed with denormal numbers (mine/f:s64,d8: 9 a call): such an operation",
             "1 case of f32 computed in float64 (mine/f:s64,d8: 2 results a call): make",
             "the memory of 1 case grew (mine/f:s64,d8,f16: 1.00 MiB a call): free",

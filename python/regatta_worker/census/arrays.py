@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from regatta_worker.census.functions import peak_bytes
+from regatta_worker.census.functions import count_memory
 from regatta_worker.census.private import NUMBA_COUNTS
 
 Arrays = Sequence[np.ndarray]
@@ -23,7 +23,7 @@ def count_arrays(
     function: Callable[..., Any], arguments: Arrays
 ) -> tuple[dict[str, int], dict[str, str]]:
     """Counts of one steady call by name, and why others are not known."""
-    counts = {"call_peak_bytes": peak_bytes(lambda: function(*arguments))}
+    counts = count_memory(lambda: function(*arguments))
     counts |= _numba_allocations(function, arguments)
     try:
         first, second = (_recorded(function, arguments) for _ in range(2))

@@ -1,6 +1,8 @@
 """Counts the Python functions that one call runs, and PyTorch's operators.
 
-Functions are those of the library under test, not of Python or of the framework it stands on.
+Functions are those of the library under test, and those of Python and of other modules that it
+calls itself: `re:compile`, `gc:collect`, `numpy:ndarray.copy`. What these call in turn is not
+counted, nor what every line calls: `builtins`, and methods of lists, dictionaries and strings.
 Counts are exact and need no GPU. A generator counts each time that it is resumed.
 """
 
@@ -9,10 +11,13 @@ from __future__ import annotations
 import contextlib
 import cProfile
 import gc
+import re
 import sys
+import time
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from types import CodeType
 from typing import Any
 
@@ -28,8 +33,38 @@ FRAMEWORKS = ("torch", "jax", "jaxlib", "numpy", "cupy")
 
 OURS = "regatta_worker"
 
+OF_ANOTHER_MODULE = re.compile(
+    r"<built-in method (?!builtins\.)([\w.]+)\.(\w+)>|<method '(\w+)' of '([\w.]+)\.(\w+)' objects>"
+)
+"""A function in C, as the profiler names it; a type of `builtins` has no module in its name."""
+
+MAIN = ("__main__", "__mp_main__")
+"""Names of a script's module: its functions are named by its file."""
+
 UNNAMED = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 """Comprehensions are functions in some versions of Python, and in others none."""
+
+
+def count_memory(call: Callable[[], Any]) -> dict[str, int]:
+    """The most that a steady call allocates of Python's and NumPy's memory, its collections of
+    garbage, and the CPU time in these."""
+    return {"call_peak_bytes": peak_bytes(call)} | _collections(call)
+
+
+def _collections(call: Callable[[], Any]) -> dict[str, int]:
+    times: list[int] = []
+
+    def watch(phase: str, _: dict[str, int]) -> None:
+        times.append(time.thread_time_ns())
+
+    gc.collect()
+    gc.callbacks.append(watch)
+    try:
+        call()
+    finally:
+        gc.callbacks.remove(watch)
+    lasted = sum(stop - start for start, stop in zip(times[::2], times[1::2], strict=False))
+    return {"garbage_collections": len(times) // 2, "ns.garbage_collections": lasted}
 
 
 def peak_bytes(call: Callable[[], Any]) -> int:
@@ -79,27 +114,44 @@ def bounded(figures: dict[str, int], most: int = MOST) -> dict[str, int]:
 
 def _profiled(call: Callable[[], Any], library: str) -> Counter[str]:
     """The functions of one call; of a backward pass too, which runs in this thread."""
-    profile = cProfile.Profile(subcalls=False, builtins=False)
+    profile = cProfile.Profile()
     torch = sys.modules.get("torch")
     with torch.autograd.set_multithreading_enabled(False) if torch else contextlib.nullcontext():
         profile.runcall(call)
-    left_out = {*sys.stdlib_module_names, *FRAMEWORKS, OURS, "__main__"} - {library.split(".")[0]}
+    left_out = {*sys.stdlib_module_names, *FRAMEWORKS, OURS} - {library.split(".")[0]}
     modules = {
-        file: name
+        file: Path(file).stem if name in MAIN else name
         for name, module in list(sys.modules.items())
         if isinstance(file := getattr(module, "__file__", None), str)
     }
+
+    def named(code: CodeType | str) -> tuple[str, str]:
+        """The module of a function, if it is known, and its name."""
+        if isinstance(code, CodeType):
+            # Before Python 3.11 a function does not know what it is in.
+            name = getattr(code, "co_qualname", code.co_name)
+            return modules.get(code.co_filename, ""), name
+        words = OF_ANOTHER_MODULE.fullmatch(code)
+        if words is None:
+            return "", code
+        module, function, method, package, kind = words.groups()
+        return (module, function) if module else (package, f"{kind}.{method}")
+
     calls: Counter[str] = Counter()
     for entry in profile.getstats():
-        code = entry.code
-        module = modules.get(code.co_filename, "") if isinstance(code, CodeType) else ""
+        module, name = named(entry.code)
         if not module or module.partition(".")[0] in left_out:
             continue
-        assert isinstance(code, CodeType)
-        # Before Python 3.11 a function does not know what it is in.
-        name = getattr(code, "co_qualname", code.co_name)
-        if code.co_name not in UNNAMED:
+        if not name.endswith(UNNAMED):
             calls[f"{module}:{name}"] += entry.callcount
+        for callee in entry.calls or ():
+            module, name = named(callee.code)
+            top = module.partition(".")[0]
+            private = re.search(r"(^|\.)_(?!_)[^.]*$", name)
+            # Functions in C have no entry of their own. PyTorch's operators are counted.
+            is_outside = top in left_out or (module and isinstance(callee.code, str))
+            if is_outside and top not in (OURS, "torch") and not private:
+                calls[f"{module.partition('._')[0]}:{name}"] += callee.callcount
     return calls
 
 

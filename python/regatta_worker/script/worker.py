@@ -132,7 +132,7 @@ class ScriptWorker:
             if not case.timed.graph:
                 found["counts"] |= allocations(self.call)
         else:
-            found["counts"]["call_peak_bytes"] = functions.peak_bytes(self.call)
+            found["counts"] |= functions.count_memory(self.call)
         if "torch" in sys.modules and not case.timed.graph:
             operators, why = functions.count_operators(self.call)
             found |= {"operators": operators} if operators else {}

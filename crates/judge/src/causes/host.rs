@@ -4,6 +4,7 @@
 use super::OneTrace;
 use super::facts::TimeSource;
 use super::facts::{EXPLAINS, FactSource, Facts, Found, Pair, Waits};
+use super::processor::explains_time;
 use crate::judgement::{Cause, Difference, Fact, Item};
 use regatta_core::machine::{
     ASKED_OF_CUDA, CALL_PEAK, DRIVER_ALLOCATIONS, DRIVER_FREES, NUMBA_ALLOCATIONS,
@@ -257,9 +258,10 @@ const PAGE: f64 = 4096.0;
 /// A larger workspace, more allocations, or a higher peak.
 pub fn workspace(facts: &Facts) -> Option<Found> {
     let pair = facts.call()?;
+    let in_python = facts.count(CALL_PEAK).is_some();
     let peak = pair.values(Metric::PeakMemory).filter(|peak| {
         let more = peak.growth();
-        more >= ROUNDING && more >= peak.base / 10.0
+        more >= ROUNDING && more >= peak.base / 10.0 && (!in_python || explains_time(facts, more))
     });
     let workspace = "workspace_bytes";
     let allocations = |name| Some(facts.counted(name, facts.more(name)?));
@@ -270,6 +272,7 @@ pub fn workspace(facts: &Facts) -> Option<Found> {
         facts
             .more(CALL_PEAK)
             .filter(|size| size.growth() >= PAGE.max(size.base / 10.0))
+            .filter(|size| explains_time(facts, size.growth()))
             .map(|size| Difference::memory(CALL_PEAK, size).into()),
         allocations("allocations"),
         allocations(NUMBA_ALLOCATIONS),

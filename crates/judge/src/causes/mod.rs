@@ -38,7 +38,7 @@ const MIN_FACTOR: f64 = 0.1;
 
 type Rule = fn(&Facts) -> Option<Found>;
 
-const RULES: [Rule; 30] = [
+const RULES: [Rule; 31] = [
     parallelism::tuner_chose,
     kernels::retuned,
     parallelism::parameter_changed,
@@ -68,6 +68,7 @@ const RULES: [Rule; 30] = [
     processor::denormals,
     processor::wider_type,
     processor::memory_growth,
+    processor::garbage,
     processor::page_faults,
 ];
 

@@ -3,13 +3,16 @@
 
 use super::facts::{Facts, Found, Pair};
 use crate::judgement::{Cause, Difference, Fact};
-use regatta_core::machine::{DENORMAL_VALUES, Sides, WIDER_RESULTS};
+use regatta_core::machine::{
+    DENORMAL_VALUES, GARBAGE_COLLECTIONS, GARBAGE_NS, Sides, WIDER_RESULTS,
+};
 use regatta_core::record::{CaseRecord, Invocation};
 use regatta_core::suite::Metric;
-use regatta_worker::units::{Bytes, Digits, counted};
+use regatta_worker::units::{Bytes, Digits, Nanoseconds, Ratio, counted};
 
 /// The place in which a suite sets the number of threads.
-pub const THREADS_KEY: &str = "in `env` of the suite's environment";
+pub const THREADS_KEY: &str = "(polars: POLARS_MAX_THREADS) before the command, or in `env` of the \
+                               suite's environment";
 
 /// The cost of denormal numbers, and what helps.
 pub const FLUSH: &str = "such an operation may take 100 times as long; flush denormals to zero, \
@@ -28,8 +31,15 @@ const KEEP: &str = "the allocator gives memory back after a call: keep the array
 /// A page fault takes so long at least.
 const FAULT_NS: f64 = 250.0;
 
-/// Page faults explain a slowdown from this part of it on.
-const PART_OF_FAULTS: f64 = 0.1;
+/// Page faults, collections of garbage and memory explain a slowdown from this part of it on.
+const MIN_PART: f64 = 0.1;
+
+/// The remedy for collections of garbage.
+const FEWER_OBJECTS: &str = "create fewer objects, or keep them; gc.set_threshold() makes \
+                             collections rarer, gc.freeze() leaves old objects out";
+
+/// Memory that a call allocates and writes to takes so long a byte at most.
+const BYTE_NS: f64 = 1.0;
 
 /// So many times its CPU time a call takes that waits.
 const MANY: f64 = 3.0;
@@ -81,7 +91,7 @@ pub fn waiting_words(record: &CaseRecord, part: f64) -> String {
             Digits(part)
         ),
     };
-    format!("{figure}; OMP_NUM_THREADS=1 {THREADS_KEY} measures the code")
+    format!("{figure}; OMP_NUM_THREADS=1 {THREADS_KEY}, measures the code")
 }
 
 /// Growth of resident memory in bytes a call, where half of the invocations had it: in one an
@@ -182,6 +192,29 @@ pub fn memory_growth(facts: &Facts) -> Option<Found> {
     (now > MORE * before).then(|| Found::new(Cause::MemoryGrowth, evidence, 0.5))
 }
 
+/// True where so much more memory can take a part of what a call is slower by. It explains no gain.
+pub fn explains_time(facts: &Facts, more_bytes: f64) -> bool {
+    let part = |slower: Nanoseconds| more_bytes * BYTE_NS >= MIN_PART * slower.0;
+    let is_faster = facts.ratio < Ratio::grown_by(facts.threshold).inverse();
+    facts.slower_by().map_or(!is_faster, part)
+}
+
+/// Python collects garbage for longer, by a part of what a call is slower by.
+pub fn garbage(facts: &Facts) -> Option<Found> {
+    let time = facts.more(GARBAGE_NS)?;
+    let slower_ns = facts.slower_by()?.0;
+    if time.head < MORE * time.base || time.growth() < MIN_PART * slower_ns {
+        return None;
+    }
+    let count = facts.count(GARBAGE_COLLECTIONS)?;
+    let evidence = vec![
+        facts.counted(GARBAGE_COLLECTIONS, count),
+        Difference::time("their CPU time", time.map(|ns| Nanoseconds(*ns)), " a call").into(),
+        Fact::Words(FEWER_OBJECTS.to_owned()),
+    ];
+    Some(Found::new(Cause::GarbageCollection, evidence, 0.87))
+}
+
 /// A call touches more pages that the system has to give it, and they take a part of what it is
 /// slower by.
 pub fn page_faults(facts: &Facts) -> Option<Found> {
@@ -190,7 +223,7 @@ pub fn page_faults(facts: &Facts) -> Option<Found> {
     let count = Sides::both(faults(pair.base), faults(pair.head))?;
     let slower_ns = pair.values(Metric::Device)?.growth();
     let more_ns = FAULT_NS * (count.head - count.base);
-    if more_ns <= 0.0 || count.head < MORE * count.base || more_ns < PART_OF_FAULTS * slower_ns {
+    if more_ns <= 0.0 || count.head < MORE * count.base || more_ns < MIN_PART * slower_ns {
         return None;
     }
     let evidence = vec![

@@ -90,11 +90,11 @@ flash@157 +peak=0 ; flash@1 copy_kernel@9 +peak=1024 x9 => less-parallel: | copi
 #[test]
 fn a_call_on_a_processor_has_causes_with_what_to_set() {
     hold("
-+threads=1 ; +threads=8 x1.5 => oversubscribed: threads 1 → 8; the machine has 2 cores: set OMP_NUM_THREADS=2 in `env`
++threads=1 ; +threads=8 x1.5 => oversubscribed: threads 1 → 8; the machine has 2 cores: set OMP_NUM_THREADS=2 (polars: POLARS_MAX_THREADS) before the command, or in `env`
 +threads=1 ; +threads=3 x1.5 =>
 +threads=2 ; +threads=1 x2 => less-parallel: threads 2 → 1
-+device=100 +cpu=190 +threads=2 +waited=5 ; +device=60000 +cpu=200 +threads=2 +waited=50000 x600 => waiting-for-cores: a call takes 300.0 times its CPU time: threads wait for cores; OMP_NUM_THREADS=1 in `env`
-+device=1 +cpu=1 +threads=2 +waited=0.1 ; +device=100 +cpu=45 +threads=2 +waited=155 x100 => waiting-for-cores: threads wait for cores 1.55 times as long as a call takes; OMP_NUM_THREADS=1 in `env`
++device=100 +cpu=190 +threads=2 +waited=5 ; +device=60000 +cpu=200 +threads=2 +waited=50000 x600 => waiting-for-cores: a call takes 300.0 times its CPU time: threads wait for cores; OMP_NUM_THREADS=1 (polars: POLARS_MAX_THREADS) before the command, or in `env`
++device=1 +cpu=1 +threads=2 +waited=0.1 ; +device=100 +cpu=45 +threads=2 +waited=155 x100 => waiting-for-cores: threads wait for cores 1.55 times as long as a call takes; OMP_NUM_THREADS=1 (polars: POLARS_MAX_THREADS) before the command, or in `env`
 +device=100 +cpu=99 +threads=1 +waited=0 ; +device=400 +cpu=100 +threads=1 +waited=0 x4 => blocked: a call takes 4.00 times its CPU time, before 1.01 times: it sleeps, or waits for a lock
 +device=400 +cpu=99 +threads=1 +waited=0 ; +device=800 +cpu=200 +threads=1 +waited=0 x2 =>
 +device=100 +cpu=99 ; +device=400 +cpu=100 x4 =>
@@ -104,6 +104,14 @@ call_peak_bytes=1048576 numba_allocations=2 ; call_peak_bytes=4194304 numba_allo
 call_peak_bytes=1048576 ; call_peak_bytes=1048976 x1 =>
 ; +growth=1 x1.1 => memory-growth: memory kept a call 0 B → 1.00 MiB; free what a call allocates
 +growth=2 ; +growth=1 x1 =>
+call_peak_bytes=54400 +device=500 ; call_peak_bytes=63500 +device=35000 x70 =>
+call_peak_bytes=1024 +device=50 +peak=54 ; call_peak_bytes=501024 +device=500 +peak=90 x10 => workspace: call peak 1.00 KiB → 489.3 KiB, peak memory
+call_peak_bytes=1024 +device=50 +peak=54 ; call_peak_bytes=1024 +device=500000 +peak=60 x10000 =>
+call_peak_bytes=98700 +device=880 ; call_peak_bytes=146900 +device=125 x0.15 =>
+garbage_collections=0 ns.garbage_collections=0 +device=100 ; garbage_collections=28 ns.garbage_collections=60000 +device=200 x2 => garbage-collection: garbage collections 0 → 28, their CPU time 0 → 60.0 µs a call; create fewer objects
+garbage_collections=0 ns.garbage_collections=0 +device=100 ; garbage_collections=1 ns.garbage_collections=6000 +device=200 x2 =>
+garbage_collections=9 ns.garbage_collections=60000 +device=100 ; garbage_collections=9 ns.garbage_collections=72000 +device=150 x1.5 =>
+garbage_collections=0 ns.garbage_collections=0 ; garbage_collections=9 ns.garbage_collections=60000 x1 =>
 +device=900 +faults=140 ; +device=1150 +faults=268 x1.28 => page-faults: page faults 140 → 268; the allocator gives memory back after a call: keep the arrays of a call, or set MALLOC_TRIM_THRESHOLD_
 +device=900 +faults=2 ; +device=1150 +faults=9 x1.28 =>
 ");

@@ -182,6 +182,8 @@ words! {
         WiderType = "wider-type",
         /// A call keeps memory.
         MemoryGrowth = "memory-growth",
+        /// Python collects garbage in a call.
+        GarbageCollection = "garbage-collection",
         /// The system gives a call more pages of memory that it had given back.
         PageFaults = "page-faults",
     }

@@ -33,13 +33,21 @@ pub const CALL_PEAK: &str = "call_peak_bytes";
 /// Count of the allocations of code that numba compiled.
 pub const NUMBA_ALLOCATIONS: &str = "numba_allocations";
 
+/// Count of Python's collections of garbage in a call.
+pub const GARBAGE_COLLECTIONS: &str = "garbage_collections";
+
+/// The CPU time of these, in nanoseconds.
+pub const GARBAGE_NS: &str = "ns.garbage_collections";
+
 /// Counts that are evidence for causes alone: a case that lacks one is not missing.
-pub const EVIDENCE: [&str; 5] = [
+pub const EVIDENCE: [&str; 7] = [
     CALL_PEAK,
     "array_operations",
     WIDER_RESULTS,
     DENORMAL_VALUES,
     NUMBA_ALLOCATIONS,
+    GARBAGE_COLLECTIONS,
+    GARBAGE_NS,
 ];
 
 /// The structure of one call, as the worker counted it.
@@ -60,8 +68,9 @@ pub struct Structure {
     /// what is beyond the 200 most frequent is `others`. Absent where they were not counted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub operators: BTreeMap<String, u64>,
-    /// Python functions of the library under test, as `module:function`, and how often each
-    /// ran; bounded in the same way. Absent where they were not counted.
+    /// Python functions of the library under test, and those of other modules that it calls itself,
+    /// as `module:function`, and how often each ran; bounded in the same way. Absent where they were
+    /// not counted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub functions: BTreeMap<String, u64>,
     /// Values of parameters that the launches show: `num_splits_key` is a size of a grid.
