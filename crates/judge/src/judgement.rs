@@ -148,6 +148,9 @@ pub struct Row {
     pub tuner: Option<String>,
 }
 
+/// So many operators and functions at the most explain a change by their names.
+const FEW_RUNS: usize = 8;
+
 impl Row {
     /// The row of a case that neither side measured.
     pub fn unmeasured(case: CaseId, word: Word, reason: String, allowed: bool) -> Row {
@@ -228,6 +231,20 @@ impl Row {
     /// True when a change of structure fails the case.
     pub fn fails_by_structure(&self) -> bool {
         self.structure_at(Action::Fail).next().is_some()
+    }
+
+    /// The operator or function that a call runs more often, by the most; `None` of many, which
+    /// are the inside of something else.
+    pub fn added_runs(&self) -> Option<&Difference> {
+        let differences = self.worth_telling().map(|change| &change.difference);
+        let more = |difference: &Difference| match difference {
+            Difference::Runs { count, .. } => count.head.checked_sub(count.base),
+            _ => None,
+        };
+        let added = Vec::from_iter(differences.filter(|one| more(one) > Some(0)));
+        let are_few = added.len() <= FEW_RUNS;
+        let most = added.into_iter().max_by_key(|one| more(one));
+        most.filter(|_| are_few)
     }
 
     /// Changes of structure worth telling, those that fail first.

@@ -30,7 +30,7 @@ fn is(outcome: VerdictOutcome, judgement: &Judgement) -> bool {
 }
 
 /// The outcome of a case, or its time in µs (`~`: five invocations a tenth apart, `*n`: n
-/// of it, `+n`: the first n disturbed), then other metrics: `100,host=20`.
+/// of it, `+n`: the first n disturbed), then other metrics, `#counts` and `@functions`: `100,host=20`.
 fn record(written: &str) -> CaseRecord {
     let mut words = written.split(',');
     let first = words.next().unwrap();
@@ -48,11 +48,15 @@ fn record(written: &str) -> CaseRecord {
     };
     words.fold(first, |record, word| {
         let (metric, value) = word.split_once('=').unwrap();
-        if let Some(count) = metric.strip_prefix('#') {
+        if let Some((kind @ ("#" | "@"), name)) = metric.split_at_checked(1) {
             let mut record = record;
             let structure = record.structure.get_or_insert_default();
-            let value = value.parse().unwrap();
-            structure.counts.insert(count.to_owned(), value);
+            let counts = if kind == "#" {
+                &mut structure.counts
+            } else {
+                &mut structure.functions
+            };
+            counts.insert(name.to_owned(), value.parse().unwrap());
             return record;
         }
         let values = Vec::from_iter(around(time(value)).values(Metric::Device));
@@ -82,7 +86,7 @@ fn in_pairs(mut base: Side, mut head: Side) -> [Side; 2] {
 }
 
 /// Each line: a base, a head, the outcome and the words of the cases, `?` where one may be worse;
-/// then how the reasons begin. Unless it says `stored`, both are measured in pairs.
+/// then how the reasons begin, with `$` at their end. Unless it says `stored`, both are measured in pairs.
 #[test]
 fn what_two_sides_are_is_what_is_said_of_them() {
     let table = format!(
@@ -135,6 +139,9 @@ stored 100 - ; 300+5 - => inconclusive inconclusive? | worst inconclusive case
 100,first_call=90000 - ; 100,first_call=300000 - => failed regressed | worst regression
 100,peak_memory=100000 - ; 100,peak_memory=150000 - => failed regressed | worst regression
 100,peak_memory=10000 - ; 100,peak_memory=20000 - => passed same
+100,@lib:f=1 - ; 300,@lib:f=1,@re:compile=30,@lib:g=1 - => failed regressed | worst regression {A}: 100.0 → 300.0 µs, 3.00x slower [3.00x, 3.00x]; functions 0 → 30 of re:compile
+100,@lib:f=1 - ; 300,@m:a=9,@m:b=9,@m:c=9,@m:d=9,@m:e=9,@m:f=9,@m:g=9,@m:h=9,@m:i=9 - => failed regressed | worst regression {A}: 100.0 → 300.0 µs, 3.00x slower [3.00x, 3.00x]$
+100,@lib:f=9 - ; 300,@lib:f=1 - => failed regressed | worst regression {A}: 100.0 → 300.0 µs, 3.00x slower [3.00x, 3.00x]$
 "
     );
     for line in table.lines().filter(|line| !line.is_empty()) {
@@ -170,7 +177,7 @@ stored 100 - ; 300+5 - => inconclusive inconclusive? | worst inconclusive case
         );
         let reasons: Vec<&str> = expected.collect();
         let mut both = reasons.iter().zip(given);
-        let begin = both.all(|(begin, given)| given.starts_with(begin));
+        let begin = both.all(|(begin, given)| format!("{given}$").starts_with(begin));
         assert!(begin && given.len() >= reasons.len(), "{line}\n{given:#?}");
     }
 }

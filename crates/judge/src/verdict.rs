@@ -185,8 +185,9 @@ fn failures(judgement: &Judgement) -> Vec<String> {
             Metric::Device => deciding.change_of_time(),
             _ => deciding.sentence(),
         };
-        let because = row.findings.first();
-        let because = because.map_or(String::new(), |finding| format!("; {finding}"));
+        let finding = row.findings.first().map(ToString::to_string);
+        let because = finding.or_else(|| row.added_runs().map(ToString::to_string));
+        let because = because.map_or(String::new(), |words| format!("; {words}"));
         format!("worst regression {}: {how}{because}", row.case)
     });
     let structure = rows().find_map(|row| {

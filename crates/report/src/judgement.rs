@@ -25,7 +25,7 @@ const MAX_TERMINAL: usize = 20;
 const FEW: usize = 60;
 
 /// The first rows of a list have all their paragraphs; of the others those that name something
-/// for the first time.
+/// of their variant for the first time.
 const IN_FULL: usize = 5;
 
 /// Changes of structure of a case, besides those that a cause names.
@@ -208,7 +208,8 @@ pub(crate) fn list(kind: RowList, rows: &[&Row], lists: Lists) -> [Block; 2] {
     [title, Block::Table(table)]
 }
 
-/// The causes, metrics and kinds of structure that a row names.
+/// The causes, metrics and kinds of structure that a row names, with its variant: two functions are
+/// slower for two reasons.
 fn named(row: &Row) -> Vec<String> {
     let causes = row.findings.iter().map(|finding| finding.cause.to_string());
     let metrics = row
@@ -216,7 +217,10 @@ fn named(row: &Row) -> Vec<String> {
         .map(|metric| metric.metric.text().to_owned());
     let changes = row.structure.iter().flatten();
     let kinds = changes.map(|change| change.kind.to_string());
-    causes.chain(metrics).chain(kinds).collect()
+    let case = row.case.case();
+    let variant = case.map_or(String::new(), |case| case.variant.to_string());
+    let names = causes.chain(metrics).chain(kinds);
+    names.map(|name| format!("{variant} {name}")).collect()
 }
 
 /// The paragraphs below a case: its reason, and `in_full` the causes, then at most `most` other
@@ -508,6 +512,7 @@ mod tests {
     use crate::fixture::{self, finding, fits};
     use regatta_core::suite::Metric;
     use regatta_judge::judgement::{Cause, Word};
+    use regatta_worker::case::CaseId;
 
     fn plain(scene: &fixture::Scene) -> String {
         terminal(&scene.judgement, false).text(false)
@@ -613,6 +618,11 @@ mod tests {
         let shown = count(&plain(&scene));
         assert!((5..=6).contains(&shown), "{shown}");
         assert_eq!(count(&whole(&scene)), 50);
+        // Each function has its own reason.
+        for (place, row) in scene.judgement.rows.iter_mut().enumerate() {
+            row.case = CaseId(format!("mine/f{place}:s64,d64").into());
+        }
+        assert_eq!(count(&plain(&scene)), MAX_TERMINAL);
     }
 
     #[test]
