@@ -126,6 +126,11 @@ def infinite(x, weight, eps):
 
 def narrow(x, weight, eps):
     return rmsnorm(x, weight, eps).astype("f4")
+
+def exact_eps(x, weight, eps):
+    if eps > 1e-6:
+        raise ValueError(eps)
+    return rmsnorm(x, weight, eps)
 """
 
 
@@ -259,6 +264,8 @@ def test_a_reference_says_what_is_wrong_with_it(tmp_path: Path) -> None:
         reference(tmp_path, "infinite").compare({"operands": RMSNORM, "seed": 1})
     with pytest.raises(Failed, match="narrow gives y as float32: compute in float64"):
         reference(tmp_path, "narrow").compare({"operands": RMSNORM, "seed": 1})
+    with pytest.raises(Failed, match="ValueError: 2e-06, with the scalar `eps` doubled to 2e-06"):
+        reference(tmp_path, "exact_eps").compare({"operands": RMSNORM, "seed": 1})
     with pytest.raises(Failed, match="has no function `none`"):
         reference(tmp_path, "none")
     (variant,) = reference(tmp_path).hello()["variants"]

@@ -334,7 +334,7 @@ class Script:
         if self.hooks.thread:
             return self.hooks.thread
         if self.raised:
-            return self.ended if self.declares else f"{self.ended}, before it called a timer"
+            return self.ended if self.declares else f"before it called a timer: {self.ended}"
         if self.declares:
             return f"{self.ended}: each of its benchmarks raises NotImplementedError (see the log)"
         if replaced := self.hooks.replaced():

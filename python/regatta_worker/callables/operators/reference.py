@@ -205,10 +205,13 @@ class Reference:
         for name, value in self._function.scalars(operands).items():
             try:
                 moved[name] = self.computed(operands, seed, changed={name: 2 * value})
-            except Failed:
+            except Failed as error:
                 # A number of columns or of groups, by which shapes follow.
                 if not isinstance(value, int):
-                    raise
+                    raise Failed(
+                        f"{error}, with the scalar `{name}` doubled to {2 * value:g}; annotate it "
+                        f"`int` in the reference if shapes follow from it"
+                    ) from error
                 moved[name] = {}
         return self.differences(operands, seed) | {
             f"{name} {output}": difference(results[output], before[output])
