@@ -13,6 +13,7 @@
 mod cost;
 mod runs;
 
+use std::env;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -20,8 +21,21 @@ use std::process::Command;
 use cost::{cost, mb, size};
 use runs::Which;
 
+/// The argument of the process that makes the runs up: the most memory of a command is at least that
+/// of the process which started it.
+const WRITE: &str = "write";
+
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    if let [first, folder, cases] = &arguments[..]
+        && first == WRITE
+    {
+        let at = |name: &str| Path::new(folder).join(name);
+        let cases = cases.parse().unwrap();
+        runs::write(&at("base"), cases, Which::Base);
+        runs::write(&at("head"), cases, Which::Head);
+        return;
+    }
     let number = |argument: &String| argument.parse().ok();
     let asked: Vec<usize> = arguments.iter().filter_map(number).collect();
     let mut others = arguments
@@ -41,8 +55,9 @@ fn main() {
             None => passing.path().to_owned(),
         };
         let at = |name: &str| folder.join(name);
-        runs::write(&at("base"), cases, Which::Base);
-        runs::write(&at("head"), cases, Which::Head);
+        let mut write = Command::new(env::current_exe().unwrap());
+        write.arg(WRITE).arg(&folder).arg(cases.to_string());
+        assert!(write.status().unwrap().success());
         let read = fs::metadata(at("head/run.jsonl")).unwrap().len();
         println!(
             "{cases:>8}  each run                                  {:>9}",
