@@ -32,7 +32,7 @@ struct ReducedHeader {
     schema: u32,
     /// Version of the regatta that reduced it.
     tool: String,
-    /// Checksum and length of the run's file.
+    /// CRC-32 and length of the run's file.
     sum_of_run: String,
     /// The header of the run.
     run: RunHeader,
@@ -49,12 +49,15 @@ pub(super) fn remove(run_file: &Path) {
     let _ = fs::remove_file(run_file.with_file_name(CASES_FILE));
 }
 
-/// Reduces a run's file with this checksum, and writes its cases beside it; not of a run with
-/// damaged lines, which are reported from the file itself.
+/// Reduces a run's file, and writes its cases beside it; not of a run with damaged lines, which are
+/// reported from the file itself.
 ///
 /// # Errors
 /// When the run cannot be read, its cases cannot be written, or would not read back the same.
-pub(super) fn write(run_file: &Path, sum_of_run: String) -> Result<(), RecordError> {
+pub(super) fn write(run_file: &Path) -> Result<(), RecordError> {
+    // Before it is read: what changes meanwhile is of another sum.
+    let sum_of_run =
+        checksum::crc_of_file(run_file).map_err(|error| RecordError::io(run_file, error))?;
     let (run, side) = Side::reduced(run_file, "")?;
     if !side.damage.is_empty() {
         return Ok(());
@@ -96,7 +99,7 @@ pub(super) fn read(run_file: &Path, label: &str) -> Option<(Run, Side)> {
     let mut file = Lines::open(&path, input::RUN, input::RUN).ok()?;
     let head: ReducedHeader = file.first("cases").ok()?;
     let fits = head.tool == env!("CARGO_PKG_VERSION")
-        && checksum::of_file(run_file).ok()? == head.sum_of_run
+        && checksum::crc_of_file(run_file).ok()? == head.sum_of_run
         && head.run.objection().is_none();
     let run = Run {
         open: head.open,

@@ -188,7 +188,7 @@ impl RunWriter {
         self.file
             .sync_data()
             .map_err(|error| RecordError::io(&self.path, error))?;
-        let _ = reduced::write(&self.path, self.written.text());
+        let _ = reduced::write(&self.path);
         Ok(())
     }
 
