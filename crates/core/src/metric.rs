@@ -138,6 +138,7 @@ impl Values {
     }
 
     /// The value of a metric.
+    #[inline]
     pub fn get(&self, metric: Metric) -> Option<f64> {
         Some(self.by_metric[metric as usize]).filter(|value| !value.is_nan())
     }

@@ -97,7 +97,8 @@ pub fn dropped(base: &RunHeader, head: &RunHeader) -> Vec<CaseId> {
         return pairing.map_or(Vec::new(), |pairing| pairing.left_out.clone());
     }
     let another = base.suite.name != head.suite.name || head.shard.is_some();
-    if another || !head.suite.filter.is_empty() || head.pairing.is_some() {
+    let is_part = !head.suite.filter.is_empty() || head.pairing.is_some();
+    if another || is_part || base.plan == head.plan {
         return Vec::new();
     }
     let kept: BTreeSet<&CaseId> = head.plan.iter().collect();

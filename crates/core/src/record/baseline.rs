@@ -3,6 +3,7 @@
 //! `baselines/NAME/MACHINE.jsonl`: a header line, then one line a case, sorted, so
 //! that a change of a baseline can be reviewed as a diff.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -206,11 +207,22 @@ pub(super) fn cases(
     // A map of lines that are sorted already is made at once.
     let mut cases: Vec<(CaseId, CaseRecord)> = Vec::with_capacity(header.plan.len());
     let mut damage = Vec::new();
-    // Each case of the plan, and its place among those that were read.
-    let plan = header.plan.iter().map(|case| (case, (case, None)));
-    let mut plan: HashMap<&CaseId, (&CaseId, Option<usize>)> = plan.collect();
+    // The place of each case of the plan among those that were read.
+    let plan = &header.plan;
+    let mut places: Vec<Option<usize>> = vec![None; plan.len()];
+    // Lines stand in the order of the plan, unless the file was edited.
+    let index = LazyCell::new(|| HashMap::<&CaseId, usize>::from_iter(plan.iter().zip(0..)));
     while let Some(read) = file.read::<CaseLine>()? {
-        let place = read.map(|line| (plan.get_mut(&line.case), line));
+        let next = cases.len();
+        let place = read.map(|line| {
+            let is_next = plan.get(next) == Some(&line.case);
+            let place = if is_next {
+                Some(next)
+            } else {
+                index.get(&line.case).copied()
+            };
+            (place.map(|place| (&plan[place], &mut places[place])), line)
+        });
         let problem = match place {
             Ok((None, line)) => format!("{:?} is not a case of its plan", line.case.0),
             // Two lines of one case are what a merge of two baselines leaves: neither is the
@@ -222,7 +234,7 @@ pub(super) fn cases(
                 problem
             }
             Ok((Some((case, place)), CaseLine { mut record, .. })) => {
-                *place = Some(cases.len());
+                *place = Some(next);
                 let objection = record.objection();
                 let objection = objection.map(|objection| format!("{case}: {objection}"));
                 record.invocations.shrink_to_fit();
@@ -236,8 +248,8 @@ pub(super) fn cases(
         };
         damage.push(format!("line {}: {problem}", file.number));
     }
-    for case in &header.plan {
-        if plan[case].1.is_none() {
+    for (case, place) in plan.iter().zip(places) {
+        if place.is_none() {
             let reason = "its line is missing or damaged".to_owned();
             damage.push(format!("{case}: {reason}"));
             cases.push((case.clone(), CaseRecord::empty(Outcome::Missing { reason })));

@@ -17,7 +17,7 @@ use super::{Compared, Measurement, Outcome, Parts, RunHeader};
 use crate::machine::{ActivitySummary, Counters, Division, Shared, Structure};
 use crate::suite::{Metric, Values, matches_any};
 use regatta_worker::case::{CaseId, ParamValue};
-use regatta_worker::units::{Dimensioned, Nanoseconds, counted, is_zero, quantities};
+use regatta_worker::units::{Dimensioned, Nanoseconds, counted, is_zero};
 
 /// A run or a baseline, as the judge sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -178,6 +178,7 @@ static NO_CIRCUMSTANCES: LazyLock<Circumstances> = LazyLock::new(Circumstances::
 impl Deref for Invocation {
     type Target = Circumstances;
 
+    #[inline]
     fn deref(&self) -> &Circumstances {
         let known = self.circumstances.as_deref();
         known.unwrap_or_else(|| &NO_CIRCUMSTANCES)
@@ -229,7 +230,9 @@ impl CaseRecord {
 
     /// The device times of all invocations.
     pub fn device_ns(&self) -> Vec<Nanoseconds> {
-        quantities(self.values(Metric::Device))
+        let mut times = Vec::with_capacity(self.invocations.len());
+        times.extend(self.values(Metric::Device).map(Nanoseconds));
+        times
     }
 
     /// Invocations that other programs disturbed.

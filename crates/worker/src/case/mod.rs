@@ -5,12 +5,13 @@ mod params;
 mod text;
 
 use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::rc::Rc;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use serde::de::{Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 
 pub use dtype::Dtype;
@@ -18,6 +19,7 @@ pub use params::{AUTO, NAME_RULE, ParamValue, Params, VariantId, is_name, parame
 pub use text::ParseError;
 
 use crate::operator::{AXES, DeclaredProblem, Problem};
+use crate::quick_hash::QuickMap;
 use params::plain_name;
 
 /// Longest axis: far beyond what fits in memory, and short enough that what follows from
@@ -154,7 +156,7 @@ impl FromStr for Case {
         };
         let mut case = Case {
             variant: variant.parse()?,
-            problem: problem.parse()?,
+            problem: known_problem(problem)?,
             params: Params::default(),
         };
         for pair in params.into_iter().flat_map(|params| params.split(',')) {
@@ -177,12 +179,62 @@ impl FromStr for Case {
     }
 }
 
+/// More cases than a run has.
+const MAX_KNOWN: usize = 1 << 18;
+
+/// The problem of a text, which each variant that computes it has in its ids.
+fn known_problem(text: &str) -> Result<Problem, ParseError> {
+    thread_local! {
+        static KNOWN: RefCell<QuickMap<Box<str>, Problem>> = RefCell::default();
+    }
+    KNOWN.with_borrow_mut(|known| {
+        if let Some(problem) = known.get(text) {
+            return Ok(problem.clone());
+        }
+        let problem: Problem = text.parse()?;
+        if known.len() >= MAX_KNOWN {
+            known.clear();
+        }
+        known.insert(text.into(), problem.clone());
+        Ok(problem)
+    })
+}
+
 /// The canonical id of a case, where the case itself is not needed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 // A run of many cases has an id in several places, which share its text.
 pub struct CaseId(pub Arc<str>);
+
+thread_local! {
+    /// Cases by their ids: who reads an id reads it many times.
+    static KNOWN: RefCell<QuickMap<Arc<str>, Rc<Case>>> = RefCell::default();
+}
+
+struct IdVisitor;
+
+impl Visitor<'_> for IdVisitor {
+    type Value = CaseId;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    /// The id with the text of one that is known: base and head have the same.
+    fn visit_str<E>(self, text: &str) -> Result<CaseId, E> {
+        KNOWN.with_borrow(|known| {
+            let id = known.get_key_value(text).map(|(id, _)| id.clone());
+            Ok(CaseId(id.unwrap_or_else(|| text.into())))
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for CaseId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<CaseId, D::Error> {
+        deserializer.deserialize_str(IdVisitor)
+    }
+}
 
 impl CaseId {
     /// The case of this id.
@@ -190,21 +242,15 @@ impl CaseId {
     /// # Errors
     /// When the id is not one that [`Case`] writes.
     pub fn case(&self) -> Result<Rc<Case>, ParseError> {
-        /// More cases than a run has.
-        const MAX_KNOWN: usize = 1 << 18;
-        thread_local! {
-            /// Cases by their ids: who reads an id reads it many times.
-            static KNOWN: RefCell<HashMap<CaseId, Rc<Case>>> = RefCell::default();
-        }
         KNOWN.with_borrow_mut(|known| {
-            if let Some(case) = known.get(self) {
+            if let Some(case) = known.get(&self.0) {
                 return Ok(case.clone());
             }
             let case: Rc<Case> = Rc::new(self.0.parse()?);
             if known.len() >= MAX_KNOWN {
                 known.clear();
             }
-            known.insert(self.clone(), case.clone());
+            known.insert(self.0.clone(), case.clone());
             Ok(case)
         })
     }
@@ -260,6 +306,18 @@ mod tests {
         assert!(Case::declared_axes([&native]).is_empty());
         let axes = Case::declared_axes([&native, &case]);
         assert_eq!(axes, ["operator", "rows", "width"]);
+    }
+
+    #[test]
+    fn an_id_that_is_read_again_shares_its_text() {
+        let read = || -> CaseId { serde_json::from_str("\"cpu/flash:s8,d8,bwd\"").unwrap() };
+        let first = read();
+        first.case().unwrap();
+        assert!(Arc::ptr_eq(&first.0, &read().0));
+        assert_eq!(
+            serde_json::to_string(&first).unwrap(),
+            "\"cpu/flash:s8,d8,bwd\""
+        );
     }
 
     #[test]
