@@ -5,12 +5,14 @@
 //! of precision and recall) of the cases that it holds for against those that changed. One
 //! that holds for many unchanged cases is dropped.
 
-use std::collections::HashMap;
+use std::collections::BTreeSet;
+use std::hash::Hash;
 use std::rc::Rc;
 
 use regatta_core::text::one_line;
 use regatta_worker::case::{Case, CaseId, FACETS};
 use regatta_worker::operator::{SEQ, SEQ_AXES, is_plain};
+use regatta_worker::quick_hash::QuickMap;
 
 /// A description, and the cases that it describes.
 pub struct Described {
@@ -46,11 +48,14 @@ enum Bound {
 
 impl Term {
     fn holds(self, table: &AxisTable, place: usize) -> bool {
-        table.axes[self.axis].of[place].is_some_and(|value| match self.kind {
-            Bound::Is => value == self.value,
-            Bound::IsNot => value != self.value,
-            Bound::AtLeast => value >= self.value,
-            Bound::AtMost => value <= self.value,
+        table.axes[self.axis].of[place].is_some_and(|value| {
+            let value = value as usize;
+            match self.kind {
+                Bound::Is => value == self.value,
+                Bound::IsNot => value != self.value,
+                Bound::AtLeast => value >= self.value,
+                Bound::AtMost => value <= self.value,
+            }
         })
     }
 
@@ -137,8 +142,9 @@ fn better(
         let mut counts = vec![(0_usize, 0_usize); values.values.len()];
         for &place in holds {
             if let Some(value) = values.of[place] {
-                counts[value].0 += 1;
-                counts[value].1 += usize::from(moved[place] == Some(true));
+                let count = &mut counts[value as usize];
+                count.0 += 1;
+                count.1 += usize::from(moved[place] == Some(true));
             }
         }
         let mut consider = |kind, value, (covers, hits): (usize, usize)| {
@@ -229,43 +235,79 @@ pub struct TableAxis {
     /// True where all of them are whole numbers.
     pub numeric: bool,
     /// The value of each case, by place; `None` if its id does not parse.
-    pub of: Vec<Option<usize>>,
+    pub of: Vec<Option<u32>>,
 }
 
 /// The axes of all cases of a report, from which tables of some of them are made.
-pub struct CaseAxes(Vec<AxisTexts>);
+pub struct CaseAxes {
+    /// The kind of each case, by place; `None` if its id does not parse.
+    kinds: Vec<Option<CaseKind>>,
+    axes: Vec<AxisTexts>,
+}
+
+/// The source of the texts of a case: a run may have a hundred thousand cases, and few of these.
+#[derive(Clone, Copy)]
+struct CaseKind {
+    /// The number of its variant.
+    variant: u32,
+    /// The number of its problem with its parameters.
+    problem: u32,
+}
 
 /// The texts of one axis.
 struct AxisTexts {
     name: String,
     /// Every text once.
     texts: Vec<String>,
-    /// The number of each case's text, by place; `None` if its id does not parse.
-    numbers: Vec<Option<u32>>,
+    /// The number of the text of each variant or problem.
+    numbers: Vec<u32>,
+    number_of: fn(CaseKind) -> u32,
+}
+
+impl AxisTexts {
+    fn text_of(&self, kind: CaseKind) -> u32 {
+        self.numbers[(self.number_of)(kind) as usize]
+    }
 }
 
 impl CaseAxes {
     /// Reads the axes of cases.
     pub fn new<'c>(ids: impl Iterator<Item = &'c CaseId>) -> CaseAxes {
         let cases: Vec<Option<Rc<Case>>> = ids.map(|id| id.case().ok()).collect();
-        let known = cases.iter().flatten();
-        let mut parameters: Vec<String> = known
-            .flat_map(|case| case.params.iter().map(|(name, _)| name.clone()))
-            .collect();
-        parameters.sort();
-        parameters.dedup();
+        let (mut variants, mut problems) = (Numbers::new(), Numbers::new());
+        let kinds = cases.iter().map(|case| {
+            let case = case.as_deref()?;
+            Some(CaseKind {
+                variant: variants.number(&case.variant, case),
+                problem: problems.number((&case.problem, &case.params), case),
+            })
+        });
+        let kinds = kinds.collect();
+        let (variants, problems) = (variants.cases, problems.cases);
+        let parameters = problems.iter().flat_map(|case| case.params.iter());
+        let parameters: BTreeSet<&str> = parameters.map(|(name, _)| name.as_str()).collect();
         let facets = FACETS.into_iter().filter(|name| !OF.contains(name));
         let names = OF.into_iter().chain(facets).map(str::to_owned);
-        let declared = Case::declared_axes(cases.iter().flatten().map(|case| &**case));
-        let names = names.chain(declared).chain(parameters);
-        CaseAxes(names.map(|name| texts(name, &cases)).collect())
+        let declared = Case::declared_axes(problems.iter().copied());
+        let names = names.chain(declared);
+        let names = names.chain(parameters.into_iter().map(str::to_owned));
+        let axes = names.map(|name| {
+            if OF_VARIANTS.contains(&&*name) {
+                texts(name, &variants, |kind| kind.variant)
+            } else {
+                texts(name, &problems, |kind| kind.problem)
+            }
+        });
+        // One in which no two cases differ is in no table.
+        let axes = axes.filter(|axis| axis.texts.len() > 1).collect();
+        CaseAxes { kinds, axes }
     }
 
     /// The table of the cases at these places.
     pub fn table(&self, places: &[usize]) -> AxisTable {
         let mut axes: Vec<TableAxis> = Vec::new();
-        for texts in &self.0 {
-            let axis = axis(texts, places);
+        for texts in &self.axes {
+            let axis = self.axis(texts, places);
             if axis.values.len() < 2 {
                 continue;
             }
@@ -284,6 +326,37 @@ impl CaseAxes {
         }
         AxisTable { axes }
     }
+
+    fn axis(&self, axis: &AxisTexts, places: &[usize]) -> TableAxis {
+        let texts = || {
+            places
+                .iter()
+                .map(|&place| Some(axis.text_of(self.kinds[place]?)))
+        };
+        // The place of each text among the values, where a case has it.
+        let mut ranks = vec![None; axis.texts.len()];
+        for text in texts().flatten() {
+            ranks[text as usize] = Some(0);
+        }
+        let used = (0..ranks.len()).filter(|&text| ranks[text].is_some());
+        let mut used: Vec<usize> = used.collect();
+        let number = |text: &usize| axis.texts[*text].parse::<u64>();
+        let numeric = used.iter().all(|text| number(text).is_ok());
+        used.sort_by(|a, b| axis.texts[*a].cmp(&axis.texts[*b]));
+        if numeric {
+            used.sort_by_key(|text| number(text).unwrap_or(0));
+        }
+        for (rank, text) in (0..).zip(&used) {
+            ranks[*text] = Some(rank);
+        }
+        TableAxis {
+            name: axis.name.clone(),
+            also: Vec::new(),
+            numeric,
+            of: texts().map(|text| ranks[text? as usize]).collect(),
+            values: used.iter().map(|&text| axis.texts[text].clone()).collect(),
+        }
+    }
 }
 
 impl AxisTable {
@@ -295,13 +368,39 @@ impl AxisTable {
     }
 }
 
-fn texts(name: String, cases: &[Option<Rc<Case>>]) -> AxisTexts {
-    let mut known: HashMap<String, u32> = HashMap::new();
-    let mut number = |case: &Rc<Case>| {
+/// Facets that are the variant's alone; all others are of the problem and the parameters.
+const OF_VARIANTS: [&str; 3] = ["variant", "worker", "environment"];
+
+/// Numbers of what several cases have alike, from 0 in the order of the cases.
+struct Numbers<'c, K> {
+    known: QuickMap<K, u32>,
+    /// The first case of each number.
+    cases: Vec<&'c Case>,
+}
+
+impl<'c, K: Hash + Eq> Numbers<'c, K> {
+    fn new() -> Numbers<'c, K> {
+        Numbers {
+            known: QuickMap::default(),
+            cases: Vec::new(),
+        }
+    }
+
+    fn number(&mut self, key: K, case: &'c Case) -> u32 {
+        *self.known.entry(key).or_insert_with(|| {
+            self.cases.push(case);
+            self.cases.len() as u32 - 1
+        })
+    }
+}
+
+/// The texts of an axis of these cases.
+fn texts(name: String, cases: &[&Case], number_of: fn(CaseKind) -> u32) -> AxisTexts {
+    let mut known: QuickMap<String, u32> = QuickMap::default();
+    let numbers = cases.iter().map(|case| {
         let next = known.len() as u32;
         *known.entry(case.facet(&name)).or_insert(next)
-    };
-    let numbers = cases.iter().map(|case| Some(number(case.as_ref()?)));
+    });
     let numbers = numbers.collect();
     let mut texts = vec![String::new(); known.len()];
     for (text, number) in known {
@@ -311,34 +410,6 @@ fn texts(name: String, cases: &[Option<Rc<Case>>]) -> AxisTexts {
         name,
         texts,
         numbers,
-    }
-}
-
-fn axis(axis: &AxisTexts, places: &[usize]) -> TableAxis {
-    // The place of each text among the values, where a case has it.
-    let mut ranks = vec![None; axis.texts.len()];
-    for text in places.iter().filter_map(|&place| axis.numbers[place]) {
-        ranks[text as usize] = Some(0);
-    }
-    let used = (0..ranks.len()).filter(|&text| ranks[text].is_some());
-    let mut used: Vec<usize> = used.collect();
-    let number = |text: &usize| axis.texts[*text].parse::<u64>();
-    let numeric = used.iter().all(|text| number(text).is_ok());
-    used.sort_by(|a, b| axis.texts[*a].cmp(&axis.texts[*b]));
-    if numeric {
-        used.sort_by_key(|text| number(text).unwrap_or(0));
-    }
-    for (rank, text) in used.iter().enumerate() {
-        ranks[*text] = Some(rank);
-    }
-    let places = places.iter();
-    TableAxis {
-        name: axis.name.clone(),
-        also: Vec::new(),
-        numeric,
-        of: places
-            .map(|&place| ranks[axis.numbers[place]? as usize])
-            .collect(),
-        values: used.iter().map(|&text| axis.texts[text].clone()).collect(),
+        number_of,
     }
 }

@@ -164,8 +164,10 @@ fn amount(ratio: Ratio) -> String {
 
 /// Expectations, each by the case that it is about.
 fn expectations(judgement: &Judgement) -> MovedRows<'_> {
-    let rows = judgement.rows.iter().enumerate();
-    let rows: HashMap<&CaseId, usize> = rows.map(|(place, row)| (&row.case, place)).collect();
+    let rows = LazyCell::new(|| {
+        let rows = judgement.rows.iter().zip(0..);
+        HashMap::<&CaseId, usize>::from_iter(rows.map(|(row, place)| (&row.case, place)))
+    });
     let all = judgement.expectations.iter();
     let all = all.filter_map(|result| {
         Some((

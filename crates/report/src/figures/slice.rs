@@ -41,8 +41,8 @@ fn along<'a>(rows: &[&'a Row], table: &AxisTable, axis: &TableAxis) -> Option<Sl
         .iter()
         .filter(|other| other.name != axis.name && !NAMES_OF_LINES.contains(&other.name.as_str()));
     let others: Vec<&TableAxis> = others.collect();
-    let value = |place: usize| axis.values[axis.of[place]?].parse::<f64>().ok();
-    let mut groups: BTreeMap<Vec<Option<usize>>, Vec<(f64, usize)>> = BTreeMap::new();
+    let value = |place: usize| axis.values[axis.of[place]? as usize].parse::<f64>().ok();
+    let mut groups: BTreeMap<Vec<Option<u32>>, Vec<(f64, usize)>> = BTreeMap::new();
     for place in 0..rows.len() {
         if let Some(value) = value(place).filter(|value| *value > 0.0) {
             let key = others.iter().map(|other| other.of[place]).collect();
@@ -69,7 +69,7 @@ fn along<'a>(rows: &[&'a Row], table: &AxisTable, axis: &TableAxis) -> Option<Sl
             .push((value, rows[place]));
     }
     let named = others.iter().zip(key).filter_map(|(other, value)| {
-        let value = other.values[value?].as_str();
+        let value = other.values[value? as usize].as_str();
         Some(match other.name.as_str() {
             _ if value.is_empty() => return None,
             name if is_plain(name) => value.to_owned(),
