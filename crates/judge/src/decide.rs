@@ -41,7 +41,7 @@ pub struct Observed<'a> {
     pub waits: bool,
     /// Some of the values were not disturbed, so that more of them may be had.
     pub some_quiet: bool,
-    /// Compares the head's number of threads with the base's.
+    /// Compares the head's number of threads with the base's, where values were disturbed.
     pub threads: Ordering,
     /// CPU time, where it can decide in place of the values.
     pub cpu: Option<BothSides<'a>>,

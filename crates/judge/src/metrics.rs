@@ -144,7 +144,9 @@ pub fn metric_row(
         last: sides.last,
     };
     let may_replace = metric.is_wall_time() && !sides.policy().ignores(Metric::CpuTime);
-    let cpu = (may_replace && same_threads(base, head) && computes(base) && computes(head))
+    let known = || has_cpu_time(base) && has_cpu_time(head);
+    let replaces = || same_threads(base, head) && computes(base) && computes(head);
+    let cpu = (may_replace && known() && replaces())
         .then(|| self::values(Metric::CpuTime, records, sides.paired));
     let mut decision = decide(&values.observed(records, cpu.as_ref()), &terms)?;
     let pairs = values.pairs();
@@ -213,16 +215,18 @@ impl ComparedValues {
         (base, head): (&CaseRecord, &CaseRecord),
         cpu: Option<&'a ComparedValues>,
     ) -> Observed<'a> {
-        let disturbed = self
-            .disturbed
-            .map(|count| self.are_disturbed() && count > 0);
+        let is_disturbed = self.are_disturbed();
         Observed {
             values: self.both(),
-            base_disturbed: disturbed[0],
-            head_disturbed: disturbed[1],
-            waits: !(takes_waits_out(base) && takes_waits_out(head)),
+            base_disturbed: is_disturbed && self.disturbed[0] > 0,
+            head_disturbed: is_disturbed && self.disturbed[1] > 0,
+            waits: is_disturbed && !(takes_waits_out(base) && takes_waits_out(head)),
             some_quiet: self.quiet > 0,
-            threads: compare_threads(base, head),
+            threads: if is_disturbed {
+                compare_threads(base, head)
+            } else {
+                Ordering::Equal
+            },
             cpu: cpu.map(ComparedValues::both),
         }
     }
@@ -436,13 +440,18 @@ fn values(
         metric => metric,
     };
     let values = |record| values_of(record, metric, disturbed_by, by_reference);
-    let of_head = head.invocations.iter().filter_map(|one| {
-        let ratio = one.ratios.get(&metric).map(|ratio| ratio.ln());
-        let value = value(one, metric, disturbed_by, by_reference)?;
-        let ratio = ratio.filter(|ratio| ratio.is_finite());
-        Some(Value { ratio, ..value })
-    });
-    ComparedValues::new(values(base), of_head.collect(), paired)
+    let mut of_head = values(head);
+    if paired {
+        let mut invocations = head.invocations.iter();
+        for value in &mut of_head {
+            let own = invocations.find(|one| one.number == value.number);
+            let ratio = own
+                .and_then(|one| one.ratios.get(&metric))
+                .map(|ratio| ratio.ln());
+            value.ratio = ratio.filter(|ratio| ratio.is_finite());
+        }
+    }
+    ComparedValues::new(values(base), of_head, paired)
 }
 
 /// The tasks that a call of the worker's own kernels is cut into, where it counts them.
@@ -486,9 +495,14 @@ fn takes_waits_out(record: &CaseRecord) -> bool {
 /// False for a call that waits for something but a core, as far as that is known: its CPU time is
 /// much less than the time that passes without those waits.
 pub fn computes(record: &CaseRecord) -> bool {
-    let cpu = record.median(Metric::CpuTime);
-    let times = cpu.zip(record.median(Metric::Device));
-    times.is_none_or(|(cpu, device)| !takes_waits_out(record) || cpu >= COMPUTES * device)
+    let Some(cpu) = record
+        .median(Metric::CpuTime)
+        .filter(|_| takes_waits_out(record))
+    else {
+        return true;
+    };
+    let device = record.median(Metric::Device);
+    device.is_none_or(|device| cpu >= COMPUTES * device)
 }
 
 /// By how much a call of the head takes longer than one of the base for the same CPU time, as a

@@ -14,7 +14,7 @@ use super::tuners::unsteady;
 use regatta_core::machine;
 use regatta_core::record::{CaseRecord, Fault, Side, median};
 use regatta_core::suite::{Metric, Policy};
-use regatta_worker::case::CaseId;
+use regatta_worker::case::{Case, CaseId};
 use regatta_worker::operator::Operators;
 use regatta_worker::units::{Nanoseconds, Rate, Ratio, Share};
 
@@ -93,7 +93,9 @@ fn row(sides: &RowInputs, id: &CaseId, (before, after): RecordPair, error: f64) 
     let compared = before.filter(|_| sides.comparable);
     let standing = standing(compared, after, &sides.head.header, id);
     let structure = structures(sides, id, (before, after));
-    let time = |record: Option<&CaseRecord>| timing(id, record?, &sides.head.header.operators);
+    let case = id.case().ok();
+    let operators = &sides.head.header.operators;
+    let time = |record: Option<&CaseRecord>| timing(case.as_deref(), record?, operators);
     let mut row = Row {
         case: id.clone(),
         word: Word::Same,
@@ -301,11 +303,10 @@ fn versions<'a>(soft: &'a [Mismatch], id: &CaseId) -> Vec<&'a Mismatch> {
 }
 
 /// The times of a case, over all of its invocations; `None` when it has none.
-fn timing(case: &CaseId, record: &CaseRecord, operators: &Operators) -> Option<Timing> {
+fn timing(case: Option<&Case>, record: &CaseRecord, operators: &Operators) -> Option<Timing> {
     let invocations_ns = record.device_ns();
     let median_ns = median(&invocations_ns)?;
-    let case = case.case().ok().filter(|_| !record.several);
-    let problem = case.as_ref().map(|case| &case.problem);
+    let problem = case.filter(|_| !record.several).map(|case| &case.problem);
     let times = || invocations_ns.iter().copied();
     Some(Timing {
         median_ns,

@@ -186,11 +186,11 @@ pub fn compare(sides: BothSides<'_>, terms: Terms) -> Option<RuleResult> {
         differences(base, head),
     )];
     if paired {
-        let means = sorted(walsh_averages(&pair_differences(base, head)).into_iter());
+        let means = sorted(walsh_averages(&pair_differences(base, head)));
         views.push((Ranks::Pairs(base.len()), means));
     }
     if in_turns {
-        let each = sorted(pair_differences(base, head).into_iter());
+        let each = sorted(pair_differences(base, head));
         views.push((Ranks::Signs(base.len()), each));
     }
 
@@ -219,8 +219,10 @@ pub fn compare(sides: BothSides<'_>, terms: Terms) -> Option<RuleResult> {
     shown.slow_starts = slow;
     let more_slow = slow.head.0 > slow.base.0;
 
+    let (base_ends, head_ends) = (ends(base), ends(head));
     let apart = if fewest >= FEWEST {
-        MIN_GAP_RANGES * range(base).max(range(head)) + threshold + day
+        let range = f64::max(base_ends.1 - base_ends.0, head_ends.1 - head_ends.0);
+        MIN_GAP_RANGES * range + threshold + day
     } else {
         0.0
     };
@@ -232,10 +234,13 @@ pub fn compare(sides: BothSides<'_>, terms: Terms) -> Option<RuleResult> {
         apart
     };
     let pairs_apart = |sign: f64| {
+        if !in_turns || fewest < FEWEST || few {
+            return false;
+        }
         let ratios = pair_differences(base, head);
         let ratios: Vec<f64> = ratios.iter().map(|ratio| sign * ratio).collect();
-        let apart = MIN_GAP_RANGES * range(&ratios) + threshold + day;
-        in_turns && fewest >= FEWEST && !few && least_of(&ratios) >= apart
+        let (least, most) = ends(&ratios);
+        least >= MIN_GAP_RANGES * (most - least) + threshold + day
     };
     let beyond = threshold + day;
     let certain = |(ranks, sorted): &(Ranks, Vec<f64>), error: f64| {
@@ -250,12 +255,12 @@ pub fn compare(sides: BothSides<'_>, terms: Terms) -> Option<RuleResult> {
     let is_faster = |view| certain(view, error_of_improved).1 < -day;
     let faster = shown.high < -beyond && views.iter().any(is_faster);
 
-    let is_apart = least_of(head) - most_of(base) >= apart || pairs_apart(1.0);
+    let is_apart = head_ends.0 - base_ends.1 >= apart || pairs_apart(1.0);
     shown.word = if is_apart || chance_of_slow <= error || slower {
         Word::Regressed
     } else if more_slow && (slow.likely || !last) {
         Word::Inconclusive
-    } else if least_of(base) - most_of(head) >= apart || pairs_apart(-1.0) || faster {
+    } else if base_ends.0 - head_ends.1 >= apart || pairs_apart(-1.0) || faster {
         Word::Improved
     } else if -threshold <= shown.low && shown.high <= threshold {
         Word::Same
@@ -277,18 +282,19 @@ fn by_chance(base: usize, head: usize) -> f64 {
 /// do not differ.
 fn slow_starts(sides: BothSides<'_>, threshold: f64) -> (SlowStarts, f64) {
     let limit = SLOW_START.ln() + threshold;
-    let slow = |above_usual: Vec<f64>| -> Vec<f64> {
-        let slow = above_usual.into_iter().filter(|above| *above > limit);
-        slow.map(f64::exp).collect()
+    // Most sides have none.
+    let slow = |values: &[f64], above_usual: &dyn Fn(f64) -> f64| -> Vec<f64> {
+        let above = values.iter().map(|value| above_usual(*value));
+        above.filter(|above| *above > limit).map(f64::exp).collect()
     };
     let (base, head) = if sides.in_turns {
         let ratios = pair_differences(sides.base, sides.head);
         let usual = median_of(&ratios).min(0.0);
-        let base = ratios.iter().map(|ratio| usual - ratio).collect();
-        (slow(base), slow(ratios))
+        let base = slow(&ratios, &|ratio| usual - ratio);
+        (base, slow(&ratios, &|ratio| ratio))
     } else {
         let usual = median_of(sides.base);
-        let above = |side: &[f64]| slow(side.iter().map(|value| value - usual).collect());
+        let above = |side: &[f64]| slow(side, &|value| value - usual);
         (above(sides.base), above(sides.head))
     };
     let counts = [sides.base.len(), sides.head.len()];
@@ -513,8 +519,7 @@ fn differences(base: &[f64], head: &[f64]) -> Vec<f64> {
     for value in head {
         all.extend(base.iter().map(|before| value - before));
     }
-    all.sort_unstable_by(f64::total_cmp);
-    all
+    sorted(all)
 }
 
 fn pair_differences(base: &[f64], head: &[f64]) -> Vec<f64> {
@@ -524,10 +529,19 @@ fn pair_differences(base: &[f64], head: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_unstable_by(f64::total_cmp);
-    values
+/// Sorts as `f64::total_cmp` orders, by the whole numbers that it compares: a judgement sorts a few
+/// values a million times.
+fn sorted(values: Vec<f64>) -> Vec<f64> {
+    let turned = |bits: i64| bits ^ ((bits >> 63) as u64 >> 1) as i64;
+    let keys = values
+        .into_iter()
+        .map(|value| turned(value.to_bits() as i64));
+    let mut keys: Vec<i64> = keys.collect();
+    keys.sort_unstable();
+    let values = keys
+        .into_iter()
+        .map(|key| f64::from_bits(turned(key) as u64));
+    values.collect()
 }
 
 fn median(sorted: &[f64]) -> f64 {
@@ -536,19 +550,16 @@ fn median(sorted: &[f64]) -> f64 {
 }
 
 fn median_of(values: &[f64]) -> f64 {
-    median(&sorted(values.iter().copied()))
+    median(&sorted(values.to_vec()))
 }
 
-fn least_of(values: &[f64]) -> f64 {
-    values.iter().copied().fold(f64::INFINITY, f64::min)
-}
-
-fn most_of(values: &[f64]) -> f64 {
-    values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
-}
-
-fn range(values: &[f64]) -> f64 {
-    most_of(values) - least_of(values)
+/// The least and the most of values.
+fn ends(values: &[f64]) -> (f64, f64) {
+    let mut ends = (f64::INFINITY, f64::NEG_INFINITY);
+    for value in values {
+        ends = (ends.0.min(*value), ends.1.max(*value));
+    }
+    ends
 }
 
 #[cfg(test)]

@@ -32,7 +32,9 @@ pub fn changes(pair: &Structures) -> Option<Vec<StructuralChange>> {
             changes.add(Kind::Spills, Direction::Worse, spills);
         }
     }
-    counts(&mut changes, base);
+    if !pair.are_alike() {
+        counts(&mut changes, base);
+    }
     runs(&mut changes, base, head);
     for (name, value) in parameters(pair.base, pair.head) {
         let (kind, name) = (Kind::Parameters, name.clone());

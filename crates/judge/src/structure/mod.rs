@@ -46,6 +46,13 @@ impl Structures<'_> {
         })
     }
 
+    /// True where both sides counted the same, as most do: neither has more or less of anything.
+    fn are_alike(&self) -> bool {
+        let [before, after] =
+            [self.base, self.head].map(|record| record.activity.as_ref().map(|all| &all.calls));
+        self.base.structure == self.head.structure && before == after
+    }
+
     /// True where a tuner that does not choose alike throughout chose otherwise in the calls
     /// that were counted.
     fn tuned_by_chance(&self) -> bool {

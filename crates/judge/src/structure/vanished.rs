@@ -40,7 +40,12 @@ pub fn vanished(pair: &Structures) -> Vec<Uncounted> {
     if base.launches != head.launches {
         figures(pair, base, head, &mut lost);
     }
-    for (name, before) in counts(pair.base, base) {
+    let counted = if pair.are_alike() {
+        Vec::new()
+    } else {
+        counts(pair.base, base)
+    };
+    for (name, before) in counted {
         let excused = NO_STRUCTURE.iter().any(|no| name.starts_with(no))
             || EVIDENCE.contains(&name)
             || (WHERE_LOADED.contains(&name) && !head.uncounted.contains_key(name))
