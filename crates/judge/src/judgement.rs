@@ -540,12 +540,12 @@ pub struct Change {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detectable: Option<Share>,
     /// Invocations of base and head that decided.
-    pub invocations: (usize, usize),
+    pub invocations: (u32, u32),
     /// True where they were measured in pairs.
     pub paired: bool,
     /// The number of invocations that were disturbed and left out.
     #[serde(default, skip_serializing_if = "is_zero")]
-    pub left_out: usize,
+    pub left_out: u32,
 }
 
 impl Change {

@@ -269,7 +269,7 @@ fn detectable(judgement: &Judgement) -> Option<String> {
     Some(format!(
         "minimum detectable change: {half} in half of {cases}, {largest} in each; of {} a side, \
          one in ten that is slow would not be seen with a chance of {hidden:.0}",
-        counted(starts, "start")
+        counted(starts as usize, "start")
     ))
 }
 

@@ -111,11 +111,11 @@ impl ComparedValues {
     }
 
     /// The number of invocations left out.
-    fn left_out(&self) -> usize {
+    fn left_out(&self) -> u32 {
         if self.are_disturbed() {
             0
         } else {
-            self.disturbed.iter().sum()
+            self.disturbed.iter().sum::<usize>() as u32
         }
     }
 }
@@ -199,7 +199,7 @@ pub fn metric_row(
             high: end(result.high),
             threshold: Share(terms.threshold.exp_m1()),
             detectable: (sides.paired && interval).then_some(Share(detectable)),
-            invocations: (values.base.len(), values.head.len()),
+            invocations: (values.base.len() as u32, values.head.len() as u32),
             paired: sides.paired,
             left_out: values.left_out(),
         },

@@ -242,11 +242,11 @@ fn reason(row: &Row, most: usize) -> Option<String> {
 fn how(change: &Change) -> String {
     let (base, head) = change.invocations;
     let how = if change.paired {
-        counted(head, "pair")
+        counted(head as usize, "pair")
     } else {
         format!(
             "{head} against {} of a stored run",
-            counted(base, "invocation")
+            counted(base as usize, "invocation")
         )
     };
     let left_out = match change.left_out {
