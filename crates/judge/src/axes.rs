@@ -12,7 +12,7 @@ use std::rc::Rc;
 use regatta_core::text::one_line;
 use regatta_worker::case::{Case, CaseId, FACETS};
 use regatta_worker::operator::{SEQ, SEQ_AXES, is_plain};
-use regatta_worker::quick_hash::QuickMap;
+use rustc_hash::FxHashMap;
 
 /// A description, and the cases that it describes.
 pub struct Described {
@@ -373,7 +373,7 @@ const OF_VARIANTS: [&str; 3] = ["variant", "worker", "environment"];
 
 /// Numbers of what several cases have alike, from 0 in the order of the cases.
 struct Numbers<'c, K> {
-    known: QuickMap<K, u32>,
+    known: FxHashMap<K, u32>,
     /// The first case of each number.
     cases: Vec<&'c Case>,
 }
@@ -381,7 +381,7 @@ struct Numbers<'c, K> {
 impl<'c, K: Hash + Eq> Numbers<'c, K> {
     fn new() -> Numbers<'c, K> {
         Numbers {
-            known: QuickMap::default(),
+            known: FxHashMap::default(),
             cases: Vec::new(),
         }
     }
@@ -396,7 +396,7 @@ impl<'c, K: Hash + Eq> Numbers<'c, K> {
 
 /// The texts of an axis of these cases.
 fn texts(name: String, cases: &[&Case], number_of: fn(CaseKind) -> u32) -> AxisTexts {
-    let mut known: QuickMap<String, u32> = QuickMap::default();
+    let mut known: FxHashMap<String, u32> = FxHashMap::default();
     let numbers = cases.iter().map(|case| {
         let next = known.len() as u32;
         *known.entry(case.facet(&name)).or_insert(next)

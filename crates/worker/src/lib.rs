@@ -16,7 +16,7 @@
 //! - [`on_processor`]: code on this machine's processor, as a worker; [`sets`] for a worker of another
 //!   kind.
 //!
-//! [`units`] prints times, ratios and sizes in one style; [`quick_hash`] is for maps of many ids.
+//! [`units`] prints times, ratios and sizes in one style.
 //!
 //! `regatta worker check -- COMMAND` holds a worker to the protocol.
 
@@ -28,7 +28,6 @@ pub mod matrix;
 pub mod on_processor;
 pub mod operator;
 pub mod protocol;
-pub mod quick_hash;
 pub mod serve;
 pub mod sets;
 pub mod tolerance;

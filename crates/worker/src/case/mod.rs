@@ -19,8 +19,8 @@ pub use params::{AUTO, NAME_RULE, ParamValue, Params, VariantId, is_name, parame
 pub use text::ParseError;
 
 use crate::operator::{AXES, DeclaredProblem, Problem};
-use crate::quick_hash::QuickMap;
 use params::plain_name;
+use rustc_hash::FxHashMap;
 
 /// Longest axis: far beyond what fits in memory, and short enough that what follows from
 /// several of them can be counted.
@@ -185,7 +185,7 @@ const MAX_KNOWN: usize = 1 << 18;
 /// The problem of a text, which each variant that computes it has in its ids.
 fn known_problem(text: &str) -> Result<Problem, ParseError> {
     thread_local! {
-        static KNOWN: RefCell<QuickMap<Box<str>, Problem>> = RefCell::default();
+        static KNOWN: RefCell<FxHashMap<Box<str>, Problem>> = RefCell::default();
     }
     KNOWN.with_borrow_mut(|known| {
         if let Some(problem) = known.get(text) {
@@ -209,7 +209,7 @@ pub struct CaseId(pub Arc<str>);
 
 thread_local! {
     /// Cases by their ids: who reads an id reads it many times.
-    static KNOWN: RefCell<QuickMap<Arc<str>, Rc<Case>>> = RefCell::default();
+    static KNOWN: RefCell<FxHashMap<Arc<str>, Rc<Case>>> = RefCell::default();
 }
 
 struct IdVisitor;

@@ -11,7 +11,7 @@ use serde::de::{DeserializeOwned, Deserializer, Error};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::quick_hash::QuickMap;
+use rustc_hash::FxHashMap;
 
 /// A value that is kept once however many cases have it; to change it makes it one of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -43,7 +43,7 @@ impl<'de, T: DeserializeOwned + Send + Sync + 'static> Deserialize<'de> for Shar
         const MAX_KNOWN: usize = 1 << 14;
         thread_local! {
             /// Values by their text: to look one up takes a quarter of the time to read it.
-            static KNOWN: RefCell<QuickMap<Box<str>, Arc<dyn Any + Send + Sync>>> =
+            static KNOWN: RefCell<FxHashMap<Box<str>, Arc<dyn Any + Send + Sync>>> =
                 RefCell::default();
         }
         let text = <&RawValue>::deserialize(deserializer)?.get();
