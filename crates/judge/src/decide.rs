@@ -140,12 +140,12 @@ pub fn decide(observed: &Observed<'_>, terms: &Terms) -> Option<Decision> {
     // A case that may not be worse passes as it is: beside load, where pairs cost most, from the
     // second look on; against a stored run, which keeps its own spread, where more of the head does not
     // show more.
-    let enough = if values.paired || disturbed {
-        disturbed && pairs >= SECOND_LOOK
-    } else {
-        !narrows_enough(&result, values, threshold)
-    };
-    let enough = enough && !may_be_worse;
+    let enough = !may_be_worse
+        && if values.paired {
+            disturbed && pairs >= SECOND_LOOK
+        } else {
+            !narrows_enough(&result, values, threshold)
+        };
     Some(Decision {
         may_be_worse,
         open: pairs < max_pairs() && can_decide && !enough,

@@ -144,9 +144,8 @@ pub fn metric_row(
         last: sides.last,
     };
     let may_replace = metric.is_wall_time() && !sides.policy().ignores(Metric::CpuTime);
-    let known = || has_cpu_time(base) && has_cpu_time(head);
-    let replaces = || same_threads(base, head) && computes(base) && computes(head);
-    let cpu = (may_replace && known() && replaces())
+    let has_cpu = may_replace && has_cpu_time(base) && has_cpu_time(head);
+    let cpu = (has_cpu && same_threads(base, head) && computes(base) && computes(head))
         .then(|| self::values(Metric::CpuTime, records, sides.paired));
     let mut decision = decide(&values.observed(records, cpu.as_ref()), &terms)?;
     let pairs = values.pairs();

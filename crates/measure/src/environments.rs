@@ -230,11 +230,9 @@ impl<'a> PythonEnvironment<'a> {
         let installed = self.run("installing its requirements", &python, &install);
         // The file stays, to say what was asked for. An index may be named with a password.
         let asked = self.environment.requirements.iter();
-        write(
-            &asked
-                .map(|line| secrets::description(line))
-                .collect::<Vec<_>>(),
-        )?;
+        write(&Vec::from_iter(
+            asked.map(|line| secrets::description(line)),
+        ))?;
         installed?;
         let wall_ns = began.elapsed().into();
         if builds(&input::bytes(&log, LOG_SIZE).unwrap_or_default()) {

@@ -17,7 +17,7 @@ use super::{Compared, Measurement, Outcome, Parts, RunHeader};
 use crate::machine::{ActivitySummary, Counters, Division, Shared, Structure};
 use crate::suite::{Metric, Values, matches_any};
 use regatta_worker::case::{CaseId, ParamValue};
-use regatta_worker::units::{Dimensioned, Nanoseconds, counted, is_zero};
+use regatta_worker::units::{Dimensioned, Nanoseconds, counted, is_zero, quantities};
 
 /// A run or a baseline, as the judge sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -230,9 +230,7 @@ impl CaseRecord {
 
     /// The device times of all invocations.
     pub fn device_ns(&self) -> Vec<Nanoseconds> {
-        let mut times = Vec::with_capacity(self.invocations.len());
-        times.extend(self.values(Metric::Device).map(Nanoseconds));
-        times
+        quantities(self.values(Metric::Device))
     }
 
     /// Invocations that other programs disturbed.
