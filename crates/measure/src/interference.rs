@@ -63,6 +63,12 @@ pub struct CoreTimes {
     pub steal_ns: Nanoseconds,
 }
 
+/// The processor time of this process and all it started, between two looks. `None` where it became
+/// less: a process ended whose parent did not wait for it, and took the time it had with it.
+fn own_between(before: &MachineCounters, now: &MachineCounters) -> Option<Nanoseconds> {
+    Some(now.own_ns? - before.own_ns?).filter(|own| *own >= Nanoseconds::ZERO)
+}
+
 /// The load between two looks. The worker's waits count from `began` on
 /// alone: that in which it measured.
 fn load_between(
@@ -74,7 +80,7 @@ fn load_between(
     let share = |time: Nanoseconds, window: Nanoseconds| (time / window).0.max(0.0);
     let both = |read: fn(&MachineCounters) -> Option<Nanoseconds>| Some(read(now)? - read(before)?);
     let busy = both(|look| Some(look.stat?.busy_ns));
-    let own = both(|look| look.own_ns);
+    let own = own_between(before, now);
     let waited = began.waited_ns.as_ref().zip(now.waited_ns.as_ref());
     let waited = waited.map(|(then, now)| {
         let more = |(thread, wait): (&u32, &f64)| wait - then.get(thread).unwrap_or(&0.0);
@@ -117,25 +123,37 @@ impl MachineWatch {
 
 impl Watch for MachineWatch {
     fn look(&mut self) -> MachineCounters {
-        let tree = descendants::tree(std::process::id());
-        let own = std::iter::once("self".to_owned()).chain(tree.iter().map(ToString::to_string));
-        let ticks: Option<u64> = own
-            // One that has ended since is in the time of the one that waited for it.
-            .filter_map(|process| read(&format!("/proc/{process}/stat")))
-            .map(|text| process_ticks(&text))
-            .sum();
+        let own = own_ticks(std::process::id());
         MachineCounters {
             at_ns: self.began.elapsed().into(),
             cores: self.cores.len() as u32,
             stat: read("/proc/stat").and_then(|text| stat(&text, &self.cores, self.tick_ns)),
-            own_ns: ticks.map(|ticks| Nanoseconds(ticks as f64 * self.tick_ns)),
-            waited_ns: waits(&tree),
+            own_ns: own.map(|ticks| Nanoseconds(ticks as f64 * self.tick_ns)),
+            waited_ns: waits(&descendants::tree(std::process::id())),
         }
     }
 
     fn rest(&mut self, time: Duration) {
         thread::sleep(time);
     }
+}
+
+/// Processes that end while their times are read are looked for again, so often.
+const LOOKS: usize = 4;
+
+/// The processor time of a process and all it started, in ticks. `None` where Linux does not tell it,
+/// or where processes ended at each look.
+///
+/// A parent is read before its children. A child that can still be read after it was not waited for,
+/// so its time is not in its parent's; the time of one that cannot be read may be in none.
+fn own_ticks(root: u32) -> Option<u64> {
+    let look = || {
+        let processes = std::iter::once(root).chain(descendants::tree(root));
+        let texts = processes.map(|process| read(&format!("/proc/{process}/stat")));
+        texts.collect::<Option<Vec<String>>>()
+    };
+    let texts = (0..LOOKS).find_map(|_| look())?;
+    texts.iter().map(|text| process_ticks(text)).sum()
 }
 
 /// The unit of processor times under `/proc`, in nanoseconds.
@@ -335,7 +353,7 @@ impl LoadLog {
         let busy = |look: &MachineCounters| Some(look.stat?.busy_ns + look.stat?.steal_ns);
         let window = now.at_ns - before.at_ns;
         let busy = ((busy(&now)? - busy(before)?) / window).0;
-        let own = ((now.own_ns? - before.own_ns?) / window).0;
+        let own = (own_between(before, &now)? / window).0;
         let is_full = busy >= FULL * f64::from(now.cores);
         Some(if is_full {
             (DELAY * (busy - own)).clamp(0.0, 1.0)

@@ -1,6 +1,8 @@
 //! MachineCounters from texts as Linux writes them.
 
 use std::cell::RefCell;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::rc::Rc;
 
 use super::*;
@@ -77,6 +79,9 @@ fn foreign_is_what_the_cores_did_less_what_was_ours() {
     // Rounding of ticks may leave less than nothing.
     let load = load_between(&before, &began, &after(12.0, 100.0, 52.0));
     assert_eq!(load.foreign, Some(0.0));
+    // A process that none waited for took its time with it.
+    let load = load_between(&before, &began, &after(12.0, 104.0, 49.0));
+    assert_eq!(load.foreign, None);
 }
 
 #[test]
@@ -100,7 +105,28 @@ fn this_machine_tells_what_it_can() {
     let before = machine.look();
     let now = machine.look();
     assert!(now.at_ns > before.at_ns);
-    assert!(now.own_ns >= before.own_ns);
+    assert!(now.cores > 0 && now.stat.is_some());
+}
+
+#[test]
+fn the_time_of_a_process_that_ended_is_in_that_of_the_one_that_waited_for_it() {
+    let busy = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+    let mut shell = Command::new("sh")
+        .args(["-c", &format!("sh -c '{busy}'; echo ended; read end")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    let words = shell.stdout.take().unwrap();
+    BufReader::new(words).read_line(&mut said).unwrap();
+    let alone = read(&format!("/proc/{}/stat", shell.id())).unwrap();
+    let (all, alone) = (own_ticks(shell.id()), process_ticks(&alone));
+    drop(shell.stdin.take());
+    shell.wait().unwrap();
+    assert!(all >= Some(2), "{all:?} ticks");
+    assert_eq!(all, alone, "it has no child left");
+    assert_eq!(own_ticks(shell.id()), None, "it has ended");
 }
 
 const MS: f64 = 1e6;
