@@ -52,6 +52,11 @@ layout = "bhsd"
 Row = dict[str, Any]
 
 
+def first_sentence(text: str) -> str:
+    """A reason without its advice."""
+    return text.partition(". ")[0]
+
+
 def by_regatta(regatta: str, name: str, out: Path) -> tuple[str, float | None]:
     """The first reason of a run's entries, and else the device time in µs; both are of words."""
     batch, heads, seq, width = SHAPE
@@ -72,7 +77,7 @@ def by_regatta(regatta: str, name: str, out: Path) -> tuple[str, float | None]:
     outcomes = [line["outcome"] for line in lines if line["kind"] == "entry"]
     reasons = [str(of["reason"]) for each in outcomes for of in each.values() if "reason" in of]
     if reasons:
-        return f"exit {code}: {reasons[0][:240]}", None
+        return f"exit {code}: {first_sentence(reasons[0])}", None
     samples = (each["measured"]["samples"] for each in outcomes if "measured" in each)
     times = [statistics.median(of["device_ns"]) for of in samples]
     if code != 0 or not times:
