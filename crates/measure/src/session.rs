@@ -10,6 +10,7 @@ mod declared;
 mod lane;
 mod outside_clock;
 mod page_faults;
+mod request_clock;
 mod sides;
 mod task_times;
 mod turns;

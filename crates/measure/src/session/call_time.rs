@@ -1,6 +1,7 @@
 //! The time of a call as the harness sees it, and the samples that it makes possible.
 
 use regatta_core::record::median;
+use regatta_worker::protocol::Measured;
 
 /// A request takes so long at least, where that takes no more than [`MAX_CALLS`].
 pub(super) const MIN_SPAN_NS: f64 = 4e6;
@@ -10,6 +11,9 @@ pub(super) const MAX_CALLS: u32 = 16_384;
 /// A request of no calls takes this part of one at the most, and changes of the inputs this part of a
 /// call: code under test may make them slow, and what they take is taken out.
 const MAX_PART: f64 = 0.1;
+
+/// Long requests have so many times as many calls as short ones.
+const LONGER: u32 = 8;
 
 /// Samples may lie below the harness's time by this factor: cores of one machine differ by a fifth,
 /// and the calls of samples find other caches.
@@ -43,17 +47,15 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    pub(super) fn new(calls: u32, of_calls: CallTime) -> Requests {
-        Requests {
+    /// Requests of so many calls, whose shortest is known, and of more.
+    pub(super) fn short_and_long(calls: u32, of_calls: CallTime) -> [Requests; 2] {
+        let long = calls.saturating_mul(LONGER);
+        [(calls, of_calls), (long, CallTime::MAX)].map(|(calls, of_calls)| Requests {
             calls,
             of_calls,
             of_changes: Vec::new(),
             unchanged: CallTime::MAX,
-        }
-    }
-
-    pub(super) fn with_more_calls(&self, factor: u32) -> Requests {
-        Requests::new(self.calls.saturating_mul(factor), CallTime::MAX)
+        })
     }
 
     /// True if one took less than [`MIN_SPAN_NS`] or little beside one of no calls, and more calls may
@@ -75,6 +77,18 @@ pub(super) struct Claim {
 }
 
 impl Claim {
+    /// Of these samples; `None` without any.
+    pub(super) fn by(samples: &Measured, is_cpu: bool) -> Option<Claim> {
+        let mut times: Vec<f64> = samples.device_ns.iter().map(|time| time.0).collect();
+        times.sort_by(f64::total_cmp);
+        Some(Claim {
+            device_ns: median(&times)?,
+            fast_ns: *times.get(times.len() / 10)?,
+            one_thread: samples.threads.iter().all(|threads| *threads == 1),
+            is_cpu,
+        })
+    }
+
     /// True if calls that take this much may have given these samples.
     pub(super) fn is_possible(&self, span: CallTime, disturbed: bool) -> bool {
         let longest = |margin: f64| margin * self.device_ns + LOOP_NS;
@@ -178,7 +192,8 @@ impl CallTime {
     }
 
     /// The part of one call.
-    pub(super) fn per_call(self, calls: f64) -> CallTime {
+    pub(super) fn per_call(self, calls: u32) -> CallTime {
+        let calls = f64::from(calls);
         CallTime {
             wall_ns: self.wall_ns / calls,
             busiest_ns: self.busiest_ns / calls,

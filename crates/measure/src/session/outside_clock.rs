@@ -10,22 +10,19 @@
 //! checked: what was computed before, or is left out, gains nothing. The same request without the
 //! calls tells what the changes take.
 
-use std::collections::BTreeMap;
 use std::mem;
 use std::time::{Duration, Instant};
 
-use super::call_time::{CallTime, Claim, MAX_CALLS, MIN_SPAN_NS, Requests};
+use super::call_time::{CallTime, Claim, MAX_CALLS, Requests};
 use super::core_speed::CoreSpeeds;
 use super::page_faults::PageFaults;
-use super::task_times::{ENDED, page_faults, times, times_of_tasks, waits_of_harness};
-use super::{CaseEnd, Fault, Session, failed, limit};
-use crate::interference::{is_watched, on_processor};
+use super::request_clock::RequestClock;
+use super::{CaseEnd, Fault, Session, SessionState, failed, limit};
+use crate::interference::{MachineCounters, is_watched, on_processor};
 use crate::worker::Conversation;
 use regatta_core::record::{Measurement, median};
-use regatta_worker::case::Case;
-use regatta_worker::protocol::{
-    Repeat, RepeatStep, ReplyBody, RequestBody, TensorError, VariantInfo,
-};
+use regatta_worker::case::{Case, Dtype};
+use regatta_worker::protocol::{Device, Measured, Repeat, RepeatStep, VariantInfo};
 use regatta_worker::tolerance::tolerable;
 use regatta_worker::units::Nanoseconds;
 
@@ -55,7 +52,7 @@ const CHANGE_ERROR: f64 = 0.1;
 const MAX_TIME: Duration = Duration::from_secs(4);
 
 /// Samples are refused after so many tries at the least.
-const MIN_TRIES: u32 = 3;
+const MIN_TRIES: usize = 3;
 
 /// Waits of several threads excuse samples from so many tries on, by the median of all.
 const TRIES_OF_WAITS: usize = 5;
@@ -64,14 +61,6 @@ const TRIES_OF_WAITS: usize = 5;
 /// request is slow for its first milliseconds, and beside other programs so are threads that the
 /// first call wakes. Requests on several threads stay short.
 const SHORT_TIME: Duration = Duration::from_millis(250);
-const LONGER: u32 = 8;
-
-/// Requests for calls on several threads come one right after the other, so many at a time and for so
-/// long, and the shortest counts. A thread that slept wakes on the core of the one that waits for it,
-/// and Linux may leave both there for a tenth of a second: matrix products of 0.4 ms took 12 ms each.
-/// One that still spins is left on its core. Beside other programs, few requests have all cores.
-const IN_A_ROW: u32 = 8;
-const ROW_TIME: Duration = Duration::from_millis(200);
 
 /// Other programs excuse no samples on one thread where so many requests waited for their core for no
 /// more than this part of their time, and it was as fast as ever: work of the harness's own is timed
@@ -83,14 +72,284 @@ const MAX_WAITED: f64 = 0.05;
 /// they disturbed these.
 const LATER: Duration = Duration::from_secs(1);
 
-/// Page faults are excused up to this part of a request's time. The worker says how many its samples
-/// had, so code under test could hide some.
-const MAX_EXCUSED: f64 = 0.2;
-
 /// Child processes did a part of a call's work from this share of its time on.
 const SHARE_OF_CHILDREN: f64 = 0.1;
 
 impl Session<'_> {
+    /// Refuses samples that are shorter than calls can have been.
+    pub(super) fn bound(
+        &mut self,
+        worker: &mut dyn Conversation,
+        invocation: u32,
+        (case, variant): (&Case, &VariantInfo),
+        measurement: &Measurement,
+    ) -> Result<(), CaseEnd> {
+        let samples = &measurement.samples;
+        let device = worker.hello().device.clone();
+        let Some(claim) = Claim::by(samples, on_processor(&device)) else {
+            return Ok(());
+        };
+        let before = self.state.shortest.get(&case.id()).copied();
+        // Other programs may run on a machine that is not watched.
+        let disturbed = !measurement.disturbed.is_empty() || !is_watched();
+        let is_excused = excuses(disturbed, claim.one_thread, 0, Duration::ZERO);
+        let is_below = before.is_some_and(|shortest| !claim.is_possible(shortest, is_excused));
+        let is_due = invocation.is_multiple_of(EVERY) || is_below;
+        if !is_due || !worker.hello().repeats || samples.graph {
+            return Ok(());
+        }
+        let bytes = case.problem.bytes(&self.suite.operators);
+        let changes =
+            claim.is_cpu && case.problem.native().is_some() && self.suite.settings.input_sets > 1;
+        let began_at = self.state.load.look_for(&device);
+        let mut clock = OutsideClock {
+            clock: RequestClock {
+                worker,
+                limit: limit(&self.suite.settings),
+                cores: self.state.cores.len().max(1) as u32,
+                faults: PageFaults::beyond(&samples.page_faults),
+                one_thread: claim.one_thread,
+            },
+            request: first_request(samples, &claim, changes),
+            requests: Requests::short_and_long(1, CallTime::MAX),
+            max_change_ns: CHANGE_NS + CHANGE_NS_PER_BYTE * bytes.unwrap_or_default(),
+            state: &mut *self.state,
+            claim,
+            disturbed,
+            began_later: false,
+            device,
+            began_at,
+            began: Instant::now(),
+            attempts: 0,
+            of_none: Vec::new(),
+            no_waits: Vec::new(),
+            speeds: Vec::new(),
+            shortest: CallTime::MAX,
+        };
+        if !clock.can_repeat()? {
+            return Ok(());
+        }
+        if !clock.finds_samples_possible()? {
+            return Err(failed(Fault::Other, clock.refusal()).into());
+        }
+        clock.keep_shortest(case);
+        clock.check_repeated(case, variant)
+    }
+}
+
+/// One call, or as many as a graph holds: on the core of the samples, and with inputs that change as
+/// theirs did.
+fn first_request(samples: &Measured, claim: &Claim, changes: bool) -> Repeat {
+    let host_ns = median(&samples.host_ns).unwrap_or_default();
+    let graph = !claim.is_cpu && host_ns.0 > claim.device_ns;
+    Repeat {
+        calls: if graph { IN_GRAPH } else { 1 },
+        core: samples.core,
+        graph,
+        step: if changes {
+            RepeatStep::ChangeAndCall
+        } else {
+            RepeatStep::Call
+        },
+    }
+}
+
+/// The harness's clock over the samples of one case: it times requests until these show the samples to
+/// be possible.
+struct OutsideClock<'a> {
+    state: &'a mut SessionState,
+    clock: RequestClock<'a>,
+    claim: Claim,
+    /// Other programs disturbed the samples, as far as is known.
+    disturbed: bool,
+    /// They began after the samples, or a core is slower since then.
+    began_later: bool,
+    device: Device,
+    /// The machine before the first request.
+    began_at: Option<MachineCounters>,
+    /// The time of the first attempt.
+    began: Instant,
+    attempts: usize,
+    request: Repeat,
+    /// Requests of few calls, and of more.
+    requests: [Requests; 2],
+    /// Changes of the inputs take so long at the most.
+    max_change_ns: f64,
+    /// The times of requests without calls.
+    of_none: Vec<CallTime>,
+    /// The time of a call without waits, by each attempt.
+    no_waits: Vec<f64>,
+    /// The speed of each request's core, where that waited for none.
+    speeds: Vec<CoreSpeeds>,
+    /// The shortest time of a call.
+    shortest: CallTime,
+}
+
+impl OutsideClock<'_> {
+    /// Finds the number of calls that take long enough. False: the worker cannot repeat these.
+    fn can_repeat(&mut self) -> Result<bool, CaseEnd> {
+        if self.claim.is_cpu {
+            self.look_at(&self.state.cores.clone());
+        }
+        // A thing that is made once, in the first call or change, is in no time.
+        if self.changes() && self.clock.span(self.request, false)?.is_none() {
+            self.request.step = RepeatStep::Call;
+        }
+        let Some(first) = self.clock.enough_calls(&mut self.request)? else {
+            return Ok(false);
+        };
+        self.requests = Requests::short_and_long(self.request.calls, first);
+        self.began = Instant::now();
+        Ok(true)
+    }
+
+    /// Times calls until their samples are possible; false where they are not after so long.
+    fn finds_samples_possible(&mut self) -> Result<bool, CaseEnd> {
+        loop {
+            let call = self.attempt()?;
+            let Some(call) = call else { continue };
+            if self.are_possible(call) {
+                return Ok(true);
+            }
+            if self.began.elapsed() >= MAX_TIME && self.attempts >= MIN_TRIES {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Times a call. `None`: too few of them were asked for.
+    ///
+    /// Calls take no less than the shortest request of theirs, and all else what it takes as a rule:
+    /// from its shortest times too little would be taken out.
+    fn attempt(&mut self) -> Result<Option<CallTime>, CaseEnd> {
+        let is_long = self.attempts % 2 == 1
+            && self.requests[1].calls <= MAX_CALLS
+            && self.claim.one_thread
+            && self.began.elapsed() >= SHORT_TIME;
+        let tried = usize::from(is_long);
+        self.request.calls = self.requests[tried].calls;
+        if self.attempts > 0 {
+            self.time_calls(tried)?;
+        }
+        self.attempts += 1;
+        let of_none = self.times_of(Repeat {
+            calls: 0,
+            ..self.request
+        })?;
+        self.of_none.extend(of_none);
+        let overhead = CallTime::median(&self.of_none).at_most(MAX_REQUEST_NS, 1.0);
+        let requests = &self.requests[tried];
+        // Another program delayed those before, or requests of no calls are slow.
+        if requests.are_too_few(overhead) {
+            let calls = requests.calls.saturating_mul(4);
+            self.requests = Requests::short_and_long(calls, CallTime::MAX);
+            return Ok(None);
+        }
+        let call = requests.of_calls.less(overhead).per_call(requests.calls);
+        if self.changes() {
+            return self.without_changes(call, overhead, tried).map(Some);
+        }
+        Ok(Some(call))
+    }
+
+    /// Times calls on the next core, as cores differ, and keeps the shortest time.
+    fn time_calls(&mut self, tried: usize) -> Result<(), CaseEnd> {
+        let cores = &self.state.cores;
+        let next = (self.attempts - 1) % cores.len().max(1);
+        let turns = self.claim.is_cpu && self.claim.one_thread;
+        self.request.core = cores.get(next).copied().filter(|_| turns);
+        let core = self.request.core;
+        let (speed, waited) = (self.look_at(core.as_slice()), self.clock.waits());
+        let span = self.clock.shortest(self.request, self.claim.one_thread)?;
+        let Some(span) = span else { return Ok(()) };
+        let of_calls = &mut self.requests[tried].of_calls;
+        *of_calls = of_calls.shorter(span);
+        let waited = self.clock.waits().saturating_sub(waited).as_nanos() as f64;
+        if core.is_some() && waited <= MAX_WAITED * span.wall_ns {
+            let after = self.look_at(core.as_slice());
+            self.speeds.push(speed.slower(&after));
+        }
+        Ok(())
+    }
+
+    /// The times of a request, which is made more often at first.
+    fn times_of(&mut self, request: Repeat) -> Result<Vec<CallTime>, CaseEnd> {
+        let is_first = self.attempts == 1;
+        let times = if is_first { AT_FIRST } else { 1 };
+        let mut spans = Vec::new();
+        for _ in 0..times {
+            spans.extend(self.clock.span(request, !is_first)?);
+        }
+        Ok(spans)
+    }
+
+    /// The time of a call without that of the change of its inputs.
+    fn without_changes(
+        &mut self,
+        call: CallTime,
+        overhead: CallTime,
+        tried: usize,
+    ) -> Result<CallTime, CaseEnd> {
+        let step = RepeatStep::Change;
+        let of_changes = self.times_of(Repeat {
+            step,
+            ..self.request
+        })?;
+        let requests = &mut self.requests[tried];
+        requests.of_changes.extend(of_changes);
+        let change = CallTime::median(&requests.of_changes).less(overhead);
+        let change = change.per_call(requests.calls);
+        let change = change.at_most(self.max_change_ns, 1.0 + CHANGE_ERROR);
+        let rest = call.less(change);
+        if !change.is_large_part_of(call) {
+            return Ok(rest);
+        }
+        // Without changes a call takes no longer, and nothing is taken out.
+        let step = RepeatStep::Call;
+        let unchanged = Repeat {
+            step,
+            ..self.request
+        };
+        let span = self.clock.span(unchanged, true)?.unwrap_or(CallTime::MAX);
+        requests.unchanged = requests.unchanged.shorter(span);
+        let unchanged = requests.unchanged.less(overhead).per_call(requests.calls);
+        Ok(rest.longer(unchanged))
+    }
+
+    /// Takes in the time of a call, and says whether the samples are possible by all of them.
+    fn are_possible(&mut self, mut call: CallTime) -> bool {
+        let (began_at, device) = (self.began_at.as_ref(), &self.device);
+        let load = &mut self.state.load;
+        if !self.claim.is_possible(call, false) {
+            let delay = load.delay_since(began_at, device);
+            let least = (1.0 - delay.unwrap_or(1.0)) * call.wall_ns;
+            call.no_waits_ns = call.no_waits_ns.max(least);
+        }
+        self.no_waits.push(call.no_waits_ns);
+        self.shortest = self.shortest.shorter(call);
+        let time = self.began.elapsed();
+        // In one request threads may have waited for each other.
+        let are_enough = self.no_waits.len() >= TRIES_OF_WAITS || time >= MAX_TIME;
+        let usual = median(&self.no_waits).filter(|_| are_enough);
+        self.shortest.no_waits_ns = usual.unwrap_or(f64::MAX);
+        // Programs that began after the samples, and cores that are slower now, slow these calls
+        // alone.
+        self.began_later = time >= LATER
+            && (load.disturbed_since(began_at, device) || self.claim.is_cpu && self.are_slower());
+        let is_excused = excuses(
+            self.disturbed || self.began_later,
+            self.claim.one_thread,
+            self.state.fastest.not_slower(&self.speeds),
+            self.began.elapsed(),
+        );
+        self.claim.is_possible(self.shortest, is_excused)
+    }
+
+    /// True where inputs change before each call.
+    fn changes(&self) -> bool {
+        self.request.step == RepeatStep::ChangeAndCall
+    }
+
     /// Times work of the harness's own on these cores, and keeps the shortest times of all.
     fn look_at(&mut self, cores: &[u32]) -> CoreSpeeds {
         let now = CoreSpeeds::now(cores);
@@ -104,220 +363,54 @@ impl Session<'_> {
         self.state.fastest.are_slower(&now)
     }
 
-    /// Refuses samples that are shorter than calls can have been.
-    pub(super) fn bound(
-        &mut self,
-        worker: &mut dyn Conversation,
-        invocation: u32,
-        (case, variant): (&Case, &VariantInfo),
-        measurement: &Measurement,
-    ) -> Result<(), CaseEnd> {
-        let samples = &measurement.samples;
-        let Some(device_ns) = median(&samples.device_ns) else {
-            return Ok(());
+    /// Keeps the time of a call for later invocations. On several threads the shortest counts: threads
+    /// that shared a core may have made calls of an earlier invocation far too long.
+    fn keep_shortest(&mut self, case: &Case) {
+        let shortest = self.shortest;
+        let kept = self.state.shortest.entry(case.id()).or_insert(shortest);
+        let is_better = if self.claim.one_thread {
+            kept.wall_ns < shortest.wall_ns
+        } else {
+            shortest.wall_ns < kept.wall_ns
         };
-        let before = self.state.shortest.get(&case.id()).copied();
-        let is_cpu = on_processor(&worker.hello().device);
-        let one_thread = samples.threads.iter().all(|threads| *threads == 1);
-        // Other programs may run on a machine that is not watched.
-        let disturbed = !measurement.disturbed.is_empty() || !is_watched();
-        let claim = Claim {
-            device_ns: device_ns.0,
-            fast_ns: fast_of(&samples.device_ns),
-            one_thread,
-            is_cpu,
-        };
-        let is_excused = excuses(disturbed, one_thread, 0, Duration::ZERO);
-        let is_below = before.is_some_and(|shortest| !claim.is_possible(shortest, is_excused));
-        let is_due = invocation.is_multiple_of(EVERY) || is_below;
-        if !is_due || !worker.hello().repeats || samples.graph {
-            return Ok(());
+        if is_better {
+            *kept = shortest;
         }
-        let device = worker.hello().device.clone();
-        let began_at = self.state.load.look_for(&device);
-        if is_cpu {
-            self.look_at(&self.state.cores.clone());
-        }
-        let host_ns = median(&samples.host_ns).unwrap_or_default();
-        let graph = !is_cpu && host_ns > device_ns;
-        let faults = PageFaults::beyond(&samples.page_faults);
-        let cores = self.state.cores.iter().map(|core| Some(*core));
-        let others: Vec<_> = cores.filter(|_| is_cpu && one_thread).collect();
-        // Each core, as they differ; where the samples were taken first.
-        let mut cores = others.into_iter().cycle();
-        let is_native = case.problem.native().is_some();
-        let changes = is_cpu && is_native && self.suite.settings.input_sets > 1;
-        let mut request = Repeat {
-            calls: if graph { IN_GRAPH } else { 1 },
-            core: samples.core,
-            graph,
-            step: if changes {
-                RepeatStep::ChangeAndCall
-            } else {
-                RepeatStep::Call
-            },
-        };
-        // A thing that is made once, in the first call or change, is in no time.
-        if changes && self.span(worker, request, &faults, false)?.is_none() {
-            request.step = RepeatStep::Call;
-        }
-        let in_a_row = if one_thread { 1 } else { IN_A_ROW };
-        let first = self.enough_calls(worker, &mut request, in_a_row, &faults)?;
-        let Some(first) = first else {
-            return Ok(());
-        };
-        let bytes = case.problem.bytes(&self.suite.operators);
-        let most_change_ns = CHANGE_NS + CHANGE_NS_PER_BYTE * bytes.unwrap_or_default();
-        let mut short = Requests::new(request.calls, first);
-        let mut long = short.with_more_calls(LONGER);
-        let (mut of_none, mut no_waits) = (Vec::new(), Vec::new());
-        let (mut shortest, began) = (CallTime::MAX, Instant::now());
-        let mut attempts = 0;
-        // The speed of each request's core, where that waited for none.
-        let mut speeds = Vec::new();
-        let mut began_later;
-        let is_bounded = loop {
-            let is_long = attempts % 2 == 1 && long.calls <= MAX_CALLS;
-            let tried = if is_long && one_thread && began.elapsed() >= SHORT_TIME {
-                &mut long
-            } else {
-                &mut short
-            };
-            request.calls = tried.calls;
-            if attempts > 0 {
-                request.core = cores.next().flatten();
-                let row = (request, in_a_row);
-                let (speed, waited) = (self.look_at(request.core.as_slice()), waits(worker));
-                if let Some(span) = self.shortest_of(worker, row, &faults, one_thread)? {
-                    tried.of_calls = tried.of_calls.shorter(span);
-                    let waited = waits(worker).saturating_sub(waited).as_nanos() as f64;
-                    if request.core.is_some() && waited <= MAX_WAITED * span.wall_ns {
-                        speeds.push(speed.slower(&self.look_at(request.core.as_slice())));
-                    }
-                }
-            }
-            attempts += 1;
-            // Calls take no less than the shortest request of theirs, and all else what it takes as
-            // a rule: from its shortest times too little would be taken out.
-            let calls = f64::from(request.calls);
-            let empty = Repeat {
-                calls: 0,
-                ..request
-            };
-            let changed = Repeat {
-                step: RepeatStep::Change,
-                ..request
-            };
-            let changes = request.step == RepeatStep::ChangeAndCall;
-            let requests = if attempts == 1 { AT_FIRST } else { 1 };
-            for _ in 0..requests {
-                of_none.extend(self.span(worker, empty, &faults, attempts > 1)?);
-            }
-            let overhead = CallTime::median(&of_none).at_most(MAX_REQUEST_NS, 1.0);
-            // Another program delayed those before, or requests of no calls are slow.
-            if tried.are_too_few(overhead) {
-                short = tried.with_more_calls(4);
-                long = short.with_more_calls(LONGER);
-                continue;
-            }
-            let both = tried.of_calls.less(overhead).per_call(calls);
-            let mut a_call = both;
-            if changes {
-                for _ in 0..requests {
-                    let change = self.span(worker, changed, &faults, attempts > 1)?;
-                    tried.of_changes.extend(change);
-                }
-                let change = CallTime::median(&tried.of_changes);
-                let change = change.less(overhead).per_call(calls);
-                let change = change.at_most(most_change_ns, 1.0 + CHANGE_ERROR);
-                a_call = both.less(change);
-                // Without changes a call takes no longer, and nothing is taken out.
-                if change.is_large_part_of(both) {
-                    let step = RepeatStep::Call;
-                    let span = self.span(worker, Repeat { step, ..request }, &faults, true)?;
-                    tried.unchanged = tried.unchanged.shorter(span.unwrap_or(CallTime::MAX));
-                    a_call = a_call.longer(tried.unchanged.less(overhead).per_call(calls));
-                }
-            }
-            if !claim.is_possible(a_call, false) {
-                let delay = self.state.load.delay_since(began_at.as_ref(), &device);
-                let least = (1.0 - delay.unwrap_or(1.0)) * a_call.wall_ns;
-                a_call.no_waits_ns = a_call.no_waits_ns.max(least);
-            }
-            no_waits.push(a_call.no_waits_ns);
-            shortest = shortest.shorter(a_call);
-            // In one request threads may have waited for each other.
-            let are_enough = no_waits.len() >= TRIES_OF_WAITS || began.elapsed() >= MAX_TIME;
-            let usual = median(&no_waits).filter(|_| are_enough);
-            shortest.no_waits_ns = usual.unwrap_or(f64::MAX);
-            // Programs that began after the samples, and cores that are slower now, slow these calls
-            // alone.
-            began_later = began.elapsed() >= LATER
-                && (self.state.load.disturbed_since(began_at.as_ref(), &device)
-                    || is_cpu && self.are_slower());
-            let is_excused = excuses(
-                disturbed || began_later,
-                one_thread,
-                self.state.fastest.not_slower(&speeds),
-                began.elapsed(),
-            );
-            if claim.is_possible(shortest, is_excused) {
-                break true;
-            }
-            if began.elapsed() >= MAX_TIME && attempts >= MIN_TRIES {
-                break false;
-            }
-        };
-        if is_bounded {
-            let kept = self.state.shortest.entry(case.id()).or_insert(shortest);
-            // Threads that share a core may have made calls far too long in an earlier invocation.
-            let is_better = if one_thread {
-                kept.wall_ns < shortest.wall_ns
-            } else {
-                shortest.wall_ns < kept.wall_ns
-            };
-            if is_better {
-                *kept = shortest;
-            }
-            return self.check_repeated(worker, request, (case, variant));
-        }
-        let shortest = Nanoseconds(shortest.wall_ns);
-        let beside = if disturbed || began_later {
+    }
+
+    /// The reason to refuse the samples.
+    fn refusal(&self) -> String {
+        let (attempts, shortest) = (self.attempts, Nanoseconds(self.shortest.wall_ns));
+        let device_ns = Nanoseconds(self.claim.device_ns);
+        let beside = if self.disturbed || self.began_later {
             "Other programs disturb this machine: measure again without them. If this stays, the"
         } else {
             "The"
         };
-        Err(failed(
-            Fault::Other,
-            format!(
-                "unusable samples: they say {device_ns} a call, and by a clock outside of the \
-                 worker a call takes {shortest} at least, each of {attempts} times. {beside} function \
-                 changes a clock or what its worker replies, computes less in calls that are \
-                 timed, or leaves work for earlier or later. Compute all in each call, wait for it \
-                 there, and leave clocks as they are"
-            ),
+        format!(
+            "unusable samples: they say {device_ns} a call, and by a clock outside of the worker a \
+             call takes {shortest} at least, each of {attempts} times. {beside} function changes a \
+             clock or what its worker replies, computes less in calls that are timed, or leaves \
+             work for earlier or later. Compute all in each call, wait for it there, and leave \
+             clocks as they are"
         )
-        .into())
     }
 
     /// Holds results of calls that were repeated to the tolerances.
-    fn check_repeated(
-        &self,
-        worker: &mut dyn Conversation,
-        request: Repeat,
-        (case, variant): (&Case, &VariantInfo),
-    ) -> Result<(), CaseEnd> {
-        if request.step == RepeatStep::Call {
+    fn check_repeated(&mut self, case: &Case, variant: &VariantInfo) -> Result<(), CaseEnd> {
+        if !self.changes() {
             return Ok(());
         }
         let step = RepeatStep::Check;
-        let Some(errors) = self.repeated(worker, Repeat { step, ..request })? else {
+        let check = Repeat {
+            step,
+            ..self.request
+        };
+        let (Some(errors), Some(problem)) = (self.clock.repeated(check)?, case.problem.native())
+        else {
             return Ok(());
         };
-        let Some(problem) = case.problem.native() else {
-            return Ok(());
-        };
-        let tf32 = variant.tf32 && problem.dtype == regatta_worker::case::Dtype::F32;
+        let tf32 = variant.tf32 && problem.dtype == Dtype::F32;
         for &(tensor, direction) in problem.results() {
             let error = errors.get(tensor).and_then(|error| error.relative_l2);
             tolerable(problem.dtype, tf32, direction, error).map_err(|reason| {
@@ -327,140 +420,11 @@ impl Session<'_> {
         }
         Ok(())
     }
-
-    /// Raises the number of calls until they take [`MIN_SPAN_NS`], and returns the time of these.
-    /// `None`: the worker cannot repeat these.
-    fn enough_calls(
-        &self,
-        worker: &mut dyn Conversation,
-        request: &mut Repeat,
-        in_a_row: u32,
-        faults: &PageFaults,
-    ) -> Result<Option<CallTime>, CaseEnd> {
-        loop {
-            let span = self.shortest_of(worker, (*request, in_a_row), faults, false)?;
-            if span.is_none_or(|span| span.wall_ns >= MIN_SPAN_NS) || request.calls >= MAX_CALLS {
-                return Ok(span);
-            }
-            request.calls *= 4;
-        }
-    }
-
-    /// Times so many requests in a row, and returns the shortest. `None`: the worker cannot repeat these.
-    fn shortest_of(
-        &self,
-        worker: &mut dyn Conversation,
-        (request, in_a_row): (Repeat, u32),
-        faults: &PageFaults,
-        settles: bool,
-    ) -> Result<Option<CallTime>, CaseEnd> {
-        let began = Instant::now();
-        let mut shortest = self.span(worker, request, faults, settles)?;
-        for _ in 1..in_a_row {
-            if shortest.is_some() && began.elapsed() < ROW_TIME {
-                let span = self.span(worker, request, faults, settles)?;
-                shortest = shortest.zip(span).map(|(one, other)| one.shorter(other));
-            }
-        }
-        Ok(shortest)
-    }
-
-    /// Times a request, without page faults that its calls made and the samples did not. A wait of
-    /// the main thread does not count as a wait where other threads and children of the worker
-    /// computed: they may have had its core. Where it `settles`, threads that spin for a while after
-    /// calls may end that first.
-    fn span(
-        &self,
-        worker: &mut dyn Conversation,
-        request: Repeat,
-        faults: &PageFaults,
-        settles: bool,
-    ) -> Result<Option<CallTime>, CaseEnd> {
-        let process = worker.process();
-        // A GPU's work is on no thread, and a process that uses one has many to read.
-        let is_cpu = on_processor(&worker.hello().device);
-        let with_tasks = process.filter(|_| is_cpu);
-        let tasks = || with_tasks.map(|process| times_of_tasks(process, settles));
-        let tasks = || tasks().unwrap_or_default();
-        let page_faults = || process.map_or(0, page_faults);
-        let (tasks_before, faults_before) = (tasks(), page_faults());
-        // From before the first reading of waits to after the last: no wait is in them alone.
-        let began = Instant::now();
-        let waited_before = waits(worker);
-        let reply = self.repeated(worker, request)?;
-        let waited = waits(worker).saturating_sub(waited_before);
-        let wall = began.elapsed();
-        let cores = self.state.cores.len().max(1) as u32;
-        let (mut no_waits, mut busiest, mut on_others) = (wall, Duration::ZERO, Duration::ZERO);
-        let tasks_after = tasks();
-        let all_asleep = tasks_after.values().all(|times| !times.runs);
-        for (task, times) in tasks_after {
-            let before = tasks_before.get(&task).copied().unwrap_or_default();
-            let computed = times.computed.saturating_sub(before.computed);
-            let (longest, waited) = match task {
-                // CPU time of threads that run is counted late, and would seem to be theirs.
-                ENDED if !all_asleep => continue,
-                // They may have computed at the same time, and waited all the time.
-                ENDED if computed > Duration::ZERO => (computed / cores, wall),
-                // It does not work for calls alone.
-                _ if times.runs => (computed, Duration::ZERO),
-                _ => (computed, times.waited.saturating_sub(before.waited)),
-            };
-            if Some(task) != process {
-                on_others += computed;
-            }
-            // CPU time of a thread that runs is counted late: some may be from before the request.
-            busiest = busiest.max(longest.min(wall));
-            no_waits = no_waits.saturating_sub(waited);
-        }
-        // Waits of several threads may be at the same time, and while the worker computes.
-        let wall = wall
-            .saturating_sub(waited.saturating_sub(on_others))
-            .max(busiest);
-        let ns = |time: Duration| time.as_nanos() as f64;
-        let new_faults = page_faults().saturating_sub(faults_before);
-        let faults = faults.excused_ns(new_faults, request.calls);
-        let less_faults = |time: Duration| ns(time) - faults.min(MAX_EXCUSED * ns(time));
-        Ok(reply.map(|_| CallTime {
-            wall_ns: less_faults(wall),
-            busiest_ns: less_faults(busiest),
-            on_others_ns: ns(on_others),
-            no_waits_ns: less_faults(no_waits),
-        }))
-    }
-
-    /// The errors in a reply. `None`: the worker cannot repeat these.
-    fn repeated(
-        &self,
-        worker: &mut dyn Conversation,
-        request: Repeat,
-    ) -> Result<Option<BTreeMap<String, TensorError>>, CaseEnd> {
-        let request = RequestBody::Repeat(request);
-        match worker.ask(request, limit(&self.suite.settings))? {
-            ReplyBody::Repeated { errors } => Ok(Some(errors)),
-            ReplyBody::Unsupported { .. } => Ok(None),
-            other => Err(super::no_answer(other).into()),
-        }
-    }
 }
 
 /// True where other programs explain that requests took longer than the samples.
 fn excuses(disturbed: bool, one_thread: bool, on_fast_cores: usize, time: Duration) -> bool {
     disturbed && (!one_thread || (on_fast_cores < UNDISTURBED_TRIES && time >= LATER))
-}
-
-/// The time in which the worker's main thread, or one of the harness's, was ready and had no core.
-fn waits(worker: &dyn Conversation) -> Duration {
-    let process = worker.process();
-    let process = process.map(|process| times(&format!("/proc/{process}")).waited);
-    process.unwrap_or_default() + waits_of_harness(worker.reader())
-}
-
-/// The time than which a tenth of these is shorter.
-fn fast_of(times: &[Nanoseconds]) -> f64 {
-    let mut times: Vec<f64> = times.iter().map(|time| time.0).collect();
-    times.sort_by(f64::total_cmp);
-    times.get(times.len() / 10).copied().unwrap_or_default()
 }
 
 /// Puts the waits for a core back into the times of a call whose work child processes did: its
