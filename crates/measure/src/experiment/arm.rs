@@ -144,21 +144,8 @@ impl Arm {
         for (name, _) in REPORT_FILES {
             check_writable(&directory.join(name)).map_err(ExperimentError::usage)?;
         }
-        let build = suite.build.as_ref().filter(|_| revision.is_none());
-        if let Some(file) =
-            build.and_then(|build| building::not_built(build, &reports(&suite.name)))
-        {
-            return Err(ExperimentError::NotJudged(format!(
-                "{} changed after [build] of suite {} made what is measured (nothing was \
-                 measured); build it:\n  {}",
-                file.display(),
-                suite.name,
-                shell_command(&[
-                    "regatta".to_owned(),
-                    "build".to_owned(),
-                    request.suite.clone()
-                ])
-            )));
+        if revision.is_none() {
+            check_built(&suite, &request.suite)?;
         }
         let cases = suite.cases.iter();
         let workers: Vec<String> = cases.map(|case| case.variant.worker_name()).collect();
@@ -175,20 +162,11 @@ impl Arm {
             place,
             whole: plan_checksum(suite.cases.iter().map(Case::id)),
         });
-        let settings = &suite.settings;
         // In a paired run, don't reuse the preflight's process: the other side may be measured first.
         let first = match &pairing {
-            None => {
-                let cases: Vec<_> = cases.iter().map(|case| (None, case.clone())).collect();
-                let first = blocks(&cases, [&BTreeSet::new(); 2], 0..1, settings.seed);
-                first
-                    .into_iter()
-                    .next()
-                    .map(|block| block.lanes[0].worker.clone())
-            }
-            Some(_) => None,
+            None => first_worker(&cases, suite.settings.seed),
+            Some(_) => String::new(),
         };
-        let first = first.unwrap_or_default();
         let Introduced {
             hellos,
             waiting,
@@ -229,18 +207,6 @@ impl Arm {
             let own = worktree.built.clone();
             built.extend(own.map(|own| (SUITE_BUILD.to_owned(), own)));
         }
-        let git = match &revision {
-            // The output of other shards does not make the checkout dirty.
-            None => state_of_checkout(match directory.parent().filter(|_| shard.is_some()) {
-                Some(whole) => whole,
-                None => &directory,
-            }),
-            Some(worktree) => Some(Git {
-                revision: worktree.commit.clone(),
-                dirty: false,
-                changes: None,
-            }),
-        };
         let present = hellos.iter().filter(|(_, hello)| hello.absent.is_none());
         let header = RunHeader {
             schema: SCHEMA_VERSION,
@@ -248,7 +214,7 @@ impl Arm {
             tool: env!("CARGO_PKG_VERSION").to_owned(),
             argv: argv(),
             started: now(),
-            git,
+            git: git_of(revision.as_ref(), &directory, shard.is_some()),
             suite: SuiteRecord {
                 name: suite.name.clone(),
                 description: suite.description.clone(),
@@ -422,6 +388,47 @@ fn operators_of(suite: &Suite) -> Operators {
     operators
         .map(|(name, one)| (name.clone(), one.clone()))
         .collect()
+}
+
+/// Refuses a suite whose `[build]` is older than the code.
+fn check_built(suite: &Suite, argument: &str) -> Result<(), ExperimentError> {
+    let stale =
+        (suite.build.as_ref()).and_then(|build| building::not_built(build, &reports(&suite.name)));
+    let Some(file) = stale else {
+        return Ok(());
+    };
+    let words = ["regatta", "build", argument].map(str::to_owned);
+    Err(ExperimentError::NotJudged(format!(
+        "{} changed after [build] of suite {} made what is measured (nothing was measured); build \
+         it:\n  {}",
+        file.display(),
+        suite.name,
+        shell_command(&words)
+    )))
+}
+
+/// The worker that the first block of these cases runs.
+fn first_worker(cases: &[Case], seed: u64) -> String {
+    let cases: Vec<_> = cases.iter().map(|case| (None, case.clone())).collect();
+    let blocks = blocks(&cases, [&BTreeSet::new(); 2], 0..1, seed);
+    let first = blocks.into_iter().next();
+    first.map_or_else(String::new, |block| block.lanes[0].worker.clone())
+}
+
+/// The revision of the code that is measured, and whether it was changed.
+fn git_of(revision: Option<&Worktree>, directory: &Path, is_shard: bool) -> Option<Git> {
+    match revision {
+        // The output of other shards does not make the checkout dirty.
+        None => state_of_checkout(match directory.parent().filter(|_| is_shard) {
+            Some(whole) => whole,
+            None => directory,
+        }),
+        Some(worktree) => Some(Git {
+            revision: worktree.commit.clone(),
+            dirty: false,
+            changes: None,
+        }),
+    }
 }
 
 /// The cases of a suite that fall to a shard.
