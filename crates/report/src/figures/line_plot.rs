@@ -4,7 +4,7 @@
 use plotters::style::text_anchor::HPos;
 
 use super::paint::{fitted, width};
-use super::scale::{Scale, is_drawable, time_labels};
+use super::scale::{Scale, is_drawable, short, time_labels};
 use super::{At, Figure, LABEL, Letters, NAME, Sheet};
 use regatta_worker::units::{Rate, Ratio};
 
@@ -87,42 +87,54 @@ impl LinePlot {
         let named = self.lines.iter().filter(|line| !line.name.is_empty());
         let named: Vec<&PlotLine> = named.collect();
         let mut top = if self.mark.is_some() { 40.0 } else { 12.0 };
-        // Lines have their names at their ends where there is room; dots have a key.
-        let keyed = narrow
-            || self
-                .lines
-                .iter()
-                .any(|line| line.kind == PlotLineKind::Apart);
         if narrow {
             key(&mut sheet, &named, (4.0, 10.0), wide);
             top += 18.0 * named.len() as f64;
         }
-        let names = named.iter().map(|line| width(&line.name, 12.0, true));
-        let words = self
-            .levels
-            .iter()
-            .map(|(_, word, _)| width(word, 11.0, false));
-        let beside = words.chain(names.filter(|_| !narrow)).fold(0.0, f64::max);
-        let beside = beside.min(0.35 * wide) + if beside > 0.0 { 26.0 } else { 8.0 };
+        let beside = self.room_beside(wide, if narrow { &[] } else { &named });
         let bottom = top + self.tall - if self.across.is_empty() { 28.0 } else { 48.0 };
-
-        let points = || self.lines.iter().flat_map(|line| &line.points);
-        let drawable = || points().filter(|(_, value, _)| is_drawable(*value));
-        let marked = || drawable().chain(&self.mark);
-        let levels = self.levels.iter().map(|(value, ..)| *value);
-        let upwards = marked().map(|(_, value, _)| *value).chain(levels);
-        let up = Scale::log(upwards, bottom..top);
-        let ticks = up.ticks(5);
-        let print = self.unit.labels(&ticks);
-        let widest = ticks.iter().map(|tick| width(&print(tick), 11.0, false));
-        let left = widest.fold(0.0, f64::max) + 10.0;
-        let right = wide - beside;
-        for tick in &ticks {
-            let y = up.at(*tick);
-            sheet.line([(left, y), (right, y)], 1.0, "line");
-            sheet.text((left - 8.0, y), print(tick), LABEL, HPos::Right);
+        let axes = self.axes((top, bottom), wide - beside);
+        sheet.height = top + self.tall;
+        self.draw_axes(&mut sheet, &axes);
+        self.draw_levels(&mut sheet, &axes);
+        let ends: Vec<(At, &PlotLine)> = (self.lines.iter())
+            .filter_map(|line| Some((line.draw(&mut sheet, &axes)?, line)))
+            .filter(|(_, line)| !line.name.is_empty())
+            .collect();
+        // Lines have their names at their ends where there is room; dots have a key.
+        let has_dots = (self.lines.iter()).any(|line| line.kind == PlotLineKind::Apart);
+        if !narrow && has_dots {
+            key(&mut sheet, &named, (axes.right + 16.0, top + 8.0), wide);
+        } else if !narrow {
+            name_ends(&mut sheet, ends, beside - 16.0, bottom);
         }
-        let across = marked().map(|(at, ..)| *at);
+        self.draw_steps(&mut sheet, &axes);
+        self.draw_mark(&mut sheet, &axes);
+        sheet
+    }
+
+    /// The room that the words of levels and these names take at the right.
+    fn room_beside(&self, wide: f64, named: &[&PlotLine]) -> f64 {
+        let names = named.iter().map(|line| width(&line.name, 12.0, true));
+        let levels = self.levels.iter();
+        let words = levels.map(|(_, word, _)| width(word, 11.0, false));
+        let beside = words.chain(names).fold(0.0, f64::max);
+        beside.min(0.35 * wide) + if beside > 0.0 { 26.0 } else { 8.0 }
+    }
+
+    /// The axes between these heights, up to the right end.
+    fn axes(&self, (top, bottom): (f64, f64), right: f64) -> Axes {
+        let points = self.lines.iter().flat_map(|line| &line.points);
+        let drawable = points.filter(|(_, value, _)| is_drawable(*value));
+        let marked: Vec<_> = drawable.chain(&self.mark).collect();
+        let levels = self.levels.iter().map(|(value, ..)| *value);
+        let upwards = marked.iter().map(|(_, value, _)| *value).chain(levels);
+        let up = Scale::log(upwards, bottom..top);
+        let print = self.unit.labels(&up.ticks(5));
+        let widest = up.ticks(5).into_iter();
+        let widest = widest.map(|tick| width(&print(&tick), 11.0, false));
+        let left = widest.fold(0.0, f64::max) + 10.0;
+        let across = marked.iter().map(|(at, ..)| *at);
         let across = if self.logarithmic {
             Scale::log(across, left..right)
         } else {
@@ -137,110 +149,130 @@ impl LinePlot {
                 logarithmic: false,
             }
         };
-        let round = || {
-            across
-                .ticks(6)
-                .into_iter()
-                .map(|tick| (tick, super::scale::short(tick)))
-        };
+        Axes {
+            left,
+            right,
+            bottom,
+            across,
+            up,
+            print,
+        }
+    }
+
+    fn draw_axes(&self, sheet: &mut Sheet, axes: &Axes) {
+        for tick in axes.up.ticks(5) {
+            let y = axes.up.at(tick);
+            sheet.line([(axes.left, y), (axes.right, y)], 1.0, "line");
+            let text = (axes.print)(&tick);
+            sheet.text((axes.left - 8.0, y), text, LABEL, HPos::Right);
+        }
         let labels = if self.labels.is_empty() {
-            round().collect()
+            let ticks = axes.across.ticks(6).into_iter();
+            ticks.map(|tick| (tick, short(tick))).collect()
         } else {
             self.labels.clone()
         };
         let mut last = f64::NEG_INFINITY;
         for (at, label) in &labels {
-            let (x, half) = (across.at(*at), width(label, 11.0, false) / 2.0);
+            let (x, half) = (axes.across.at(*at), width(label, 11.0, false) / 2.0);
             if x - half > last {
                 last = x + half + 8.0;
-                sheet.text((x, bottom + 14.0), label, LABEL, HPos::Center);
+                sheet.text((x, axes.bottom + 14.0), label, LABEL, HPos::Center);
             }
         }
-        let middle = (left + right) / 2.0;
-        sheet.text((middle, bottom + 36.0), &self.across, NAME, HPos::Center);
-        sheet.height = top + self.tall;
+        let middle = (axes.middle(), axes.bottom + 36.0);
+        sheet.text(middle, &self.across, NAME, HPos::Center);
+    }
 
+    fn draw_levels(&self, sheet: &mut Sheet, axes: &Axes) {
         for (value, word, ink) in &self.levels {
-            let y = up.at(*value);
-            sheet.dashed(&[(left, y), (right, y)], 1.0, ink);
-            sheet.text(
-                (right + 8.0, y),
-                *word,
-                Letters(11.0, ink, false),
-                HPos::Left,
-            );
+            let y = axes.up.at(*value);
+            sheet.dashed(&[(axes.left, y), (axes.right, y)], 1.0, ink);
+            let letters = Letters(11.0, ink, false);
+            sheet.text((axes.right + 8.0, y), *word, letters, HPos::Left);
         }
-        let mut ends: Vec<(At, &PlotLine)> = Vec::new();
-        for line in &self.lines {
-            let points = line
-                .points
-                .iter()
-                .filter(|(_, value, _)| is_drawable(*value));
-            let points: Vec<_> = points.collect();
-            let places: Vec<At> = points
-                .iter()
-                .map(|(x, y, _)| (across.at(*x), up.at(*y)))
-                .collect();
-            let is_dotted = line.kind == PlotLineKind::Apart || points.len() <= MAX_DOTTED;
-            let radius = match line.kind {
-                PlotLineKind::Dotted => {
-                    sheet.line(places.clone(), 2.0, line.ink);
-                    3.5
-                }
-                PlotLineKind::Dashed => {
-                    sheet.dashed(&places, 1.5, line.ink);
-                    2.5
-                }
-                PlotLineKind::Apart => 4.0,
-                PlotLineKind::Bare => {
-                    sheet.line(places.clone(), 1.5, line.ink);
-                    0.0
-                }
-            };
-            let every = points.len().div_ceil(MAX_DOTS).max(1);
-            let dots = points.iter().zip(&places).step_by(every);
-            for ((_, value, name), place) in dots.filter(|_| radius > 0.0 && is_dotted) {
-                sheet.dot(
-                    *place,
-                    radius,
-                    line.ink,
-                    format!("{name}: {}", print(value)),
-                );
-            }
-            ends.extend(
-                places
-                    .last()
-                    .filter(|_| !line.name.is_empty())
-                    .map(|end| (*end, line)),
-            );
-        }
-        if !keyed {
-            name_ends(&mut sheet, ends, beside - 16.0, bottom);
-        } else if !narrow {
-            key(&mut sheet, &named, (right + 16.0, top + 8.0), wide);
-        }
-        let (from, to) = (across.values.start, across.values.end);
+    }
+
+    fn draw_steps(&self, sheet: &mut Sheet, axes: &Axes) {
+        let (from, to) = (axes.across.values.start, axes.across.values.end);
         for (place, (at, before, after)) in self.steps.iter().enumerate() {
             let last = place.checked_sub(1).map(|last| self.steps[last].0);
             let next = self.steps.get(place + 1).map(|next| next.0);
             let (from, to) = (last.unwrap_or(from), next.unwrap_or(to));
             if is_drawable(*before) && is_drawable(*after) {
                 let level = [(from, *before), (*at, *before), (*at, *after), (to, *after)];
-                sheet.line(level.map(|(x, y)| (across.at(x), up.at(y))), 2.0, "slow");
+                sheet.line(level.map(|(x, y)| axes.at(x, y)), 2.0, "slow");
             }
         }
-        if let Some((at, value, name)) = &self.mark {
-            let (x, y) = (across.at(*at), up.at(*value));
-            sheet.diamond((x, y), 8.0, "auto", format!("{name}: {}", print(value)));
-            // Above its line, where the curve never is, and within the figure.
-            let (anchor, x) = if x > middle {
-                (HPos::Right, x + 8.0)
-            } else {
-                (HPos::Left, x - 8.0)
-            };
-            sheet.text((x, y - 18.0), name, Letters(12.0, "auto", true), anchor);
+    }
+
+    fn draw_mark(&self, sheet: &mut Sheet, axes: &Axes) {
+        let Some((at, value, name)) = &self.mark else {
+            return;
+        };
+        let (x, y) = axes.at(*at, *value);
+        let text = format!("{name}: {}", (axes.print)(value));
+        sheet.diamond((x, y), 8.0, "auto", text);
+        // Above its line, where the curve never is, and within the figure.
+        let (anchor, x) = if x > axes.middle() {
+            (HPos::Right, x + 8.0)
+        } else {
+            (HPos::Left, x - 8.0)
+        };
+        sheet.text((x, y - 18.0), name, Letters(12.0, "auto", true), anchor);
+    }
+}
+
+/// The axes of a plot in its figure, in pixels.
+struct Axes {
+    left: f64,
+    right: f64,
+    bottom: f64,
+    across: Scale,
+    up: Scale,
+    /// Prints a value upwards.
+    print: Box<dyn Fn(&f64) -> String>,
+}
+
+impl Axes {
+    fn at(&self, across: f64, up: f64) -> At {
+        (self.across.at(across), self.up.at(up))
+    }
+
+    fn middle(&self) -> f64 {
+        f64::midpoint(self.left, self.right)
+    }
+}
+
+impl PlotLine {
+    /// Draws it and returns its end, if it has a point.
+    fn draw(&self, sheet: &mut Sheet, axes: &Axes) -> Option<At> {
+        let points = self.points.iter();
+        let points: Vec<_> = points.filter(|(_, value, _)| is_drawable(*value)).collect();
+        let places: Vec<At> = points.iter().map(|(x, y, _)| axes.at(*x, *y)).collect();
+        let radius = match self.kind {
+            PlotLineKind::Dotted => {
+                sheet.line(places.clone(), 2.0, self.ink);
+                3.5
+            }
+            PlotLineKind::Dashed => {
+                sheet.dashed(&places, 1.5, self.ink);
+                2.5
+            }
+            PlotLineKind::Apart => 4.0,
+            PlotLineKind::Bare => {
+                sheet.line(places.clone(), 1.5, self.ink);
+                0.0
+            }
+        };
+        let is_dotted = self.kind == PlotLineKind::Apart || points.len() <= MAX_DOTTED;
+        let every = points.len().div_ceil(MAX_DOTS).max(1);
+        let dots = points.iter().zip(&places).step_by(every);
+        for ((_, value, name), place) in dots.filter(|_| radius > 0.0 && is_dotted) {
+            let text = format!("{name}: {}", (axes.print)(value));
+            sheet.dot(*place, radius, self.ink, text);
         }
-        sheet
+        places.last().copied()
     }
 }
 
