@@ -178,131 +178,50 @@ fn declared(
     name: &str,
     table: OperatorTable,
 ) -> Result<Operator, DocumentError> {
-    let error = |name: &str, why: String| document.error(&key(at, name), why);
-    let mut axes = BTreeMap::new();
-    for (name, value) in &table.axes {
-        let at = format!("axes.{name}");
-        axis_name(name).map_err(|why| error(&at, why.to_string()))?;
-        axes.insert(
-            name.clone(),
-            axis_kind(value).map_err(|why| error(&at, why))?,
-        );
-    }
+    let refused = |(name, why): Refusal| document.error(&key(at, &name), why);
+    let mut axes = declared_axes(&table.axes).map_err(refused)?;
     let dtypes = table.dtypes.map_or(Dtype::ALL.to_vec(), |dtypes| {
         dtypes.iter().map(|(_, dtype)| *dtype).collect()
     });
     if dtypes.is_empty() {
-        return Err(error("dtypes", "an empty list allows no case".to_owned()));
+        return Err(refused((
+            "dtypes".into(),
+            "an empty list allows no case".into(),
+        )));
     }
     let scales: BTreeSet<String> = table.inputs.values().filter_map(scale_of).collect();
     let mut inputs = BTreeMap::new();
     for (name, written) in table.inputs {
-        let at = format!("inputs.{name}");
-        let table = match written {
-            ValueOr::Table(table) => table,
-            ValueOr::Value(shape) => InputTable {
-                shape,
-                dtype: None,
-                draw: None,
-                role: None,
-                scale: None,
-                optional: false,
-            },
-        };
-        if !is_identifier(&name) {
-            return Err(error(&at, NO_ARGUMENT.to_owned()));
-        }
-        let is_scale = scales.contains(&name);
-        let draw: Draw<Expression> = match &table.draw {
-            None if is_scale && table.dtype != Some(ElementType::E8m0) => Draw::open(),
-            None => Draw::usual(table.dtype),
-            Some(text) => text
-                .parse()
-                .map_err(|why| error(&format!("{at}.draw"), format!("{why}")))?,
-        };
-        let whole = draw.kind.is_whole();
-        let role = match (whole && draw.kind != DrawKind::Bernoulli, is_scale) {
-            (true, _) => Role::Index,
-            (_, true) => Role::Scale,
-            _ => Role::Data,
-        };
-        let input = Input {
-            shape: extents(&table.shape),
-            dtype: table.dtype.or(draw.kind.usual_type()),
-            draw,
-            role: table.role.unwrap_or(role),
-            scale: table.scale,
-            optional: table.optional,
-        };
-        if input.optional {
-            let at = format!("{at}.optional");
-            axis_name(&name).map_err(|why| error(&at, why.to_string()))?;
-            if axes.insert(name.clone(), AxisKind::optional()).is_some() {
-                let why = "it is an axis of its name, and another has this name: rename one";
-                return Err(error(&at, why.to_owned()));
-            }
+        let input = declared_input(&name, written, scales.contains(&name)).map_err(refused)?;
+        if input.optional && axes.insert(name.clone(), AxisKind::optional()).is_some() {
+            let why = "it is an axis of its name, and another has this name: rename one";
+            return Err(refused((format!("inputs.{name}.optional"), why.to_owned())));
         }
         inputs.insert(name, input);
     }
-    for name in table.scalars.keys() {
-        let at = format!("scalars.{name}");
-        if !is_identifier(name) {
-            return Err(error(&at, NO_ARGUMENT.to_owned()));
-        }
-        if inputs.contains_key(name) {
-            return Err(error(&at, "an input has this name".to_owned()));
-        }
-    }
-    let places = document.in_order(&key(at, "outputs"), table.outputs.keys());
-    let mut written = table.outputs;
+    check_scalars(&table.scalars, &inputs).map_err(refused)?;
     let mut outputs = Vec::new();
-    for name in places {
-        let at = format!("outputs.{name}");
-        let table = match written.remove(&name) {
-            Some(ValueOr::Table(table)) => table,
-            Some(ValueOr::Value(shape)) => OutputTable {
-                shape,
-                dtype: None,
-                tolerance: None,
-                in_place: None,
-            },
-            None => continue,
-        };
-        if !is_identifier(&name) {
-            return Err(error(&at, NO_ARGUMENT.to_owned()));
+    let mut written = table.outputs;
+    for name in document.in_order(&key(at, "outputs"), written.keys()) {
+        if let Some(written) = written.remove(&name) {
+            outputs.push(declared_output(name, written, &inputs).map_err(refused)?);
         }
-        if let Some(state) = &table.in_place
-            && inputs
-                .get(state)
-                .is_none_or(|input| input.role != Role::State)
-        {
-            let why = format!("there is no input `{state}` with role = \"state\"");
-            return Err(error(&format!("{at}.in_place"), why));
-        }
-        if let Some(tolerance) = &table.tolerance
-            && !sound(tolerance)
-        {
-            let why = "a relative L2 error is above 0 and at most 1: 1e-2 is 1 %".to_owned();
-            return Err(error(&format!("{at}.tolerance"), why));
-        }
-        outputs.push(Output {
-            name,
-            shape: extents(&table.shape),
-            dtype: table.dtype,
-            tolerance: table.tolerance,
-            in_place: table.in_place,
-        });
     }
-    for (name, count) in [
+    let counts = [
         ("axes", axes.len()),
         ("inputs", inputs.len()),
         ("outputs", outputs.len()),
-    ] {
+    ];
+    for (name, count) in counts {
         if count > MAX_NAMES || (count == 0 && name != "axes") {
             let why = format!("there are {count}; an operator has 1 to {MAX_NAMES}");
-            return Err(error(name, why));
+            return Err(refused((name.to_owned(), why)));
         }
     }
+    let reference = table.reference.as_deref();
+    let reference = reference
+        .map(|text| reference_of(document, text))
+        .transpose();
     let gradients = table.gradients.iter().flat_map(OneOrMore::iter);
     let requires = table.requires.iter().flat_map(OneOrMore::iter);
     let operator = Operator {
@@ -318,19 +237,135 @@ fn declared(
             .collect(),
         flops: table.flops,
         bytes: table.bytes,
-        reference: match &table.reference {
-            None => None,
-            Some(text) => Some(reference(document, text).map_err(|why| error("reference", why))?),
-        },
+        reference: reference.map_err(|why| refused(("reference".to_owned(), why)))?,
     };
     check_formulas(document, at, &operator)?;
     let objection = operator.objection_to_scale();
     let objection = objection.or_else(|| operator.objection_to_optional());
     let gradients = || Some(("gradients".to_owned(), operator.objection_to_gradients()?));
-    if let Some((name, why)) = objection.or_else(gradients) {
-        return Err(error(&name, why));
+    match objection.or_else(gradients) {
+        Some(objection) => Err(refused(objection)),
+        None => Ok(operator),
     }
-    Ok(operator)
+}
+
+/// A key of an operator's table, and why its value cannot stand.
+type Refusal = (String, String);
+
+fn declared_axes(
+    written: &BTreeMap<String, OneOrMore<AxisValue>>,
+) -> Result<BTreeMap<String, AxisKind>, Refusal> {
+    let mut axes = BTreeMap::new();
+    for (name, value) in written {
+        let refused = |why: String| (format!("axes.{name}"), why);
+        axis_name(name).map_err(|why| refused(why.to_string()))?;
+        axes.insert(name.clone(), axis_kind(value).map_err(refused)?);
+    }
+    Ok(axes)
+}
+
+fn declared_input(
+    name: &str,
+    written: ValueOr<Shape, InputTable>,
+    is_scale: bool,
+) -> Result<Input, Refusal> {
+    let refused = |key: &str, why: String| (format!("inputs.{name}{key}"), why);
+    let table = match written {
+        ValueOr::Table(table) => table,
+        ValueOr::Value(shape) => InputTable {
+            shape,
+            dtype: None,
+            draw: None,
+            role: None,
+            scale: None,
+            optional: false,
+        },
+    };
+    if !is_identifier(name) {
+        return Err(refused("", NO_ARGUMENT.to_owned()));
+    }
+    if table.optional {
+        axis_name(name).map_err(|why| refused(".optional", why.to_string()))?;
+    }
+    let draw: Draw<Expression> = match &table.draw {
+        None if is_scale && table.dtype != Some(ElementType::E8m0) => Draw::open(),
+        None => Draw::usual(table.dtype),
+        Some(text) => text
+            .parse()
+            .map_err(|why| refused(".draw", format!("{why}")))?,
+    };
+    let role = if draw.kind.is_whole() && draw.kind != DrawKind::Bernoulli {
+        Role::Index
+    } else if is_scale {
+        Role::Scale
+    } else {
+        Role::Data
+    };
+    Ok(Input {
+        shape: extents(&table.shape),
+        dtype: table.dtype.or(draw.kind.usual_type()),
+        draw,
+        role: table.role.unwrap_or(role),
+        scale: table.scale,
+        optional: table.optional,
+    })
+}
+
+fn check_scalars(
+    scalars: &BTreeMap<String, Expression>,
+    inputs: &BTreeMap<String, Input>,
+) -> Result<(), Refusal> {
+    for name in scalars.keys() {
+        let refused = |why: &str| Err((format!("scalars.{name}"), why.to_owned()));
+        if !is_identifier(name) {
+            return refused(NO_ARGUMENT);
+        }
+        if inputs.contains_key(name) {
+            return refused("an input has this name");
+        }
+    }
+    Ok(())
+}
+
+fn declared_output(
+    name: String,
+    written: ValueOr<Shape, OutputTable>,
+    inputs: &BTreeMap<String, Input>,
+) -> Result<Output, Refusal> {
+    let refused = |key: &str, why: String| Err((format!("outputs.{name}{key}"), why));
+    let table = match written {
+        ValueOr::Table(table) => table,
+        ValueOr::Value(shape) => OutputTable {
+            shape,
+            dtype: None,
+            tolerance: None,
+            in_place: None,
+        },
+    };
+    if !is_identifier(&name) {
+        return refused("", NO_ARGUMENT.to_owned());
+    }
+    if let Some(state) = &table.in_place
+        && (inputs.get(state)).is_none_or(|input| input.role != Role::State)
+    {
+        let why = format!("there is no input `{state}` with role = \"state\"");
+        return refused(".in_place", why);
+    }
+    if table
+        .tolerance
+        .as_ref()
+        .is_some_and(|tolerance| !sound(tolerance))
+    {
+        let why = "a relative L2 error is above 0 and at most 1: 1e-2 is 1 %";
+        return refused(".tolerance", why.to_owned());
+    }
+    Ok(Output {
+        shape: extents(&table.shape),
+        dtype: table.dtype,
+        tolerance: table.tolerance,
+        in_place: table.in_place,
+        name,
+    })
 }
 
 fn scale_of(written: &ValueOr<Shape, InputTable>) -> Option<String> {
@@ -446,7 +481,7 @@ fn axis_kind(value: &OneOrMore<AxisValue>) -> Result<AxisKind, String> {
 }
 
 /// `FILE.py:FUNCTION`, the file from where regatta runs; or the reference of a built-in operator.
-fn reference(document: &TomlDocument<'_>, text: &str) -> Result<String, String> {
+fn reference_of(document: &TomlDocument<'_>, text: &str) -> Result<String, String> {
     let wrong = || "write a Python file and its function: \"reference.py:rmsnorm\"".to_owned();
     if let Some(name) = text.strip_prefix(BUILT_IN_REFERENCE) {
         let is_known = BUILT_IN.contains(&format!("[{name}]"));

@@ -117,9 +117,9 @@ fn the_time_of_a_process_that_ended_is_in_that_of_the_one_that_waited_for_it() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut said = String::new();
+    let mut line = String::new();
     let words = shell.stdout.take().unwrap();
-    BufReader::new(words).read_line(&mut said).unwrap();
+    BufReader::new(words).read_line(&mut line).unwrap();
     let alone = read(&format!("/proc/{}/stat", shell.id())).unwrap();
     let (all, alone) = (own_ticks(shell.id()), process_ticks(&alone));
     drop(shell.stdin.take());

@@ -77,7 +77,7 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// Of these samples; `None` without any.
+    /// The claim of these samples; `None` without any.
     pub(super) fn by(samples: &Measured, is_cpu: bool) -> Option<Claim> {
         let mut times: Vec<f64> = samples.device_ns.iter().map(|time| time.0).collect();
         times.sort_by(f64::total_cmp);
