@@ -348,7 +348,7 @@ fn declared_output(
     if let Some(state) = &table.in_place
         && (inputs.get(state)).is_none_or(|input| input.role != Role::State)
     {
-        let why = format!("there is no input `{state}` with role = \"state\"");
+        let why = format!("no input `{state}` has role = \"state\"");
         return refused(".in_place", why);
     }
     if table
