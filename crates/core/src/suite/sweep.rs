@@ -218,90 +218,15 @@ pub(super) fn sweep(
     named: &BTreeMap<String, Axes>,
     suite: &mut Suite,
 ) -> Result<(), DocumentError> {
-    let swept = match table.operator.as_deref() {
-        None | Some(NATIVE) => Swept::Native,
-        Some(name) => match suite.operators.get(name).or(built_in().get(name)) {
-            Some(operator) => {
-                let operator = operator.clone();
-                suite.operators.insert(name.to_owned(), operator.clone());
-                Swept::Declared(Box::new(operator))
-            }
-            None => {
-                let known = suite.operators.keys().chain(built_in().keys());
-                let known = known.map(String::as_str);
-                let hint = name_hint(name, known.chain([NATIVE]));
-                let error = format!("no such operator; {hint}");
-                return Err(document.error(&key(at, "operator"), error));
-            }
-        },
+    let written = Written {
+        document,
+        at,
+        table,
     };
-    let Some(written) = &table.variants else {
-        // A misspelt key is named first.
-        axes(document, at, &table.axes, &swept, &BESIDE)?;
-        return Err(document.error(at, "`variants` is missing"));
-    };
-    let mut variants = Vec::new();
-    for (place, written) in written.iter() {
-        let at = element(&key(at, "variants"), place);
-        let id: VariantId = written
-            .parse()
-            .map_err(|error| document.error(&at, format!("{error}")))?;
-        suite
-            .origins
-            .entry(id.clone())
-            .or_insert_with(|| document.place(&at));
-        variants.push(id);
-    }
-    let beside = axes(document, at, &table.axes, &swept, &BESIDE)?;
-    let mut shapes = Vec::new();
-    for (place, shape) in table.shapes.iter().flat_map(OneOrMore::iter) {
-        let at = element(&key(at, "shapes"), place);
-        let (shape, at) = match shape {
-            ValueOr::Table(shape) => (shape, at),
-            ValueOr::Value(name) => match named.get(name) {
-                Some(shape) => (shape, key("shapes", name)),
-                None => {
-                    let known: Vec<&str> = named.keys().map(String::as_str).collect();
-                    let error = unknown_key(name, &known).replace("key", "shape");
-                    return Err(document.error(&at, error));
-                }
-            },
-        };
-        shapes.push(axes(document, &at, shape, &swept, &[])?);
-    }
-    for (name, is_empty) in [
-        ("variants", variants.is_empty()),
-        ("shapes", table.shapes.is_some() && shapes.is_empty()),
-    ] {
-        if is_empty {
-            return Err(document.error(&key(at, name), EMPTY));
-        }
-    }
-    if table.shapes.is_none() {
-        shapes.push(BTreeMap::new());
-    }
-    // A shape's value of an axis overrides the sweep's.
-    for shape in &mut shapes {
-        for (name, values) in &beside {
-            shape.entry(*name).or_insert_with(|| values.clone());
-        }
-    }
-    let mut params = BTreeMap::new();
-    for (name, values) in &table.params {
-        let at = key(&key(at, "params"), name);
-        parameter_name(name).map_err(|error| document.error(&at, error.to_string()))?;
-        if let Swept::Declared(operator) = &swept
-            && (operator.axes.contains_key(name)
-                || operator.inputs.contains_key(name)
-                || operator.scalars.contains_key(name))
-        {
-            let error =
-                "cannot name a parameter: it is an axis, an input or a scalar of the operator";
-            return Err(document.error(&at, error));
-        }
-        let text = |value: &Scalar| parameter(value).map(|value| value.to_string());
-        params.insert(name.as_str(), texts(document, &at, values, text)?);
-    }
+    let swept = written.swept(suite)?;
+    let variants = written.variants(&swept, suite)?;
+    let shapes = written.shapes(&swept, named)?;
+    let params = written.params(&swept)?;
     let shapes_made = shapes.iter().map(size).fold(0, usize::saturating_add);
     let made = [variants.len(), shapes_made, size(&params)];
     let made = made.iter().fold(1usize, |all, n| all.saturating_mul(*n));
@@ -334,6 +259,115 @@ pub(super) fn sweep(
         }
     }
     Ok(())
+}
+
+/// A sweep as it stands in its document.
+struct Written<'a> {
+    document: &'a TomlDocument<'a>,
+    at: &'a str,
+    table: &'a SweepTable,
+}
+
+impl Written<'_> {
+    /// The operator, which the suite then has.
+    fn swept(&self, suite: &mut Suite) -> Result<Swept, DocumentError> {
+        let name = match self.table.operator.as_deref() {
+            None | Some(NATIVE) => return Ok(Swept::Native),
+            Some(name) => name,
+        };
+        let Some(operator) = suite.operators.get(name).or(built_in().get(name)) else {
+            let known = suite.operators.keys().chain(built_in().keys());
+            let hint = name_hint(name, known.map(String::as_str).chain([NATIVE]));
+            let error = format!("no such operator; {hint}");
+            return Err(self.document.error(&key(self.at, "operator"), error));
+        };
+        let operator = operator.clone();
+        suite.operators.insert(name.to_owned(), operator.clone());
+        Ok(Swept::Declared(Box::new(operator)))
+    }
+
+    /// The variants, whose places the suite keeps.
+    fn variants(&self, swept: &Swept, suite: &mut Suite) -> Result<Vec<VariantId>, DocumentError> {
+        let Some(written) = &self.table.variants else {
+            // A misspelt key is named first.
+            axes(self.document, self.at, &self.table.axes, swept, &BESIDE)?;
+            return Err(self.document.error(self.at, "`variants` is missing"));
+        };
+        let at = key(self.at, "variants");
+        let mut variants = Vec::new();
+        for (place, written) in written.iter() {
+            let at = element(&at, place);
+            let wrong = |error| self.document.error(&at, format!("{error}"));
+            let id: VariantId = written.parse().map_err(wrong)?;
+            let origin = suite.origins.entry(id.clone());
+            origin.or_insert_with(|| self.document.place(&at));
+            variants.push(id);
+        }
+        if variants.is_empty() {
+            return Err(self.document.error(&at, EMPTY));
+        }
+        Ok(variants)
+    }
+
+    /// The lists of values of each shape. A shape's value of an axis overrides the sweep's.
+    fn shapes<'s>(
+        &self,
+        swept: &'s Swept,
+        named: &BTreeMap<String, Axes>,
+    ) -> Result<Vec<BTreeMap<&'s str, Vec<String>>>, DocumentError> {
+        let document = self.document;
+        let beside = axes(document, self.at, &self.table.axes, swept, &BESIDE)?;
+        let Some(written) = &self.table.shapes else {
+            return Ok(vec![beside]);
+        };
+        let at = key(self.at, "shapes");
+        let mut shapes = Vec::new();
+        for (place, shape) in written.iter() {
+            let at = element(&at, place);
+            let (shape, at) = match shape {
+                ValueOr::Table(shape) => (shape, at),
+                ValueOr::Value(name) => match named.get(name) {
+                    Some(shape) => (shape, key("shapes", name)),
+                    None => {
+                        let known: Vec<&str> = named.keys().map(String::as_str).collect();
+                        let error = unknown_key(name, &known).replace("key", "shape");
+                        return Err(document.error(&at, error));
+                    }
+                },
+            };
+            let mut shape = axes(document, &at, shape, swept, &[])?;
+            for (name, values) in &beside {
+                shape.entry(*name).or_insert_with(|| values.clone());
+            }
+            shapes.push(shape);
+        }
+        if shapes.is_empty() {
+            return Err(document.error(&at, EMPTY));
+        }
+        Ok(shapes)
+    }
+
+    /// The lists of values of each parameter.
+    fn params(&self, swept: &Swept) -> Result<BTreeMap<&str, Vec<String>>, DocumentError> {
+        let mut params = BTreeMap::new();
+        for (name, values) in &self.table.params {
+            let at = key(&key(self.at, "params"), name);
+            let wrong = |error: String| self.document.error(&at, error);
+            parameter_name(name).map_err(|error| wrong(error.to_string()))?;
+            if let Swept::Declared(operator) = swept
+                && (operator.axes.contains_key(name)
+                    || operator.inputs.contains_key(name)
+                    || operator.scalars.contains_key(name))
+            {
+                let error =
+                    "cannot name a parameter: it is an axis, an input or a scalar of the operator";
+                return Err(wrong(error.to_owned()));
+            }
+            let text = |value: &Scalar| parameter(value).map(|value| value.to_string());
+            params.insert(name.as_str(), texts(self.document, &at, values, text)?);
+        }
+        Ok(params)
+    }
 }
 
 /// The number of points in the product of some lists.
