@@ -19,7 +19,7 @@ use regatta_worker::units::{Nanoseconds, Share};
 
 /// The whole answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Comparison {
+pub struct TraceComparison {
     /// The parts that were compared.
     pub scope: Scope,
     /// Smallest change of a time of one run that counts, for the rows of kernels.
@@ -155,7 +155,11 @@ impl<'a> TracedSide<'a> {
 
 /// Compares two traces, each with the times of earlier runs that it tells of. `asked` takes the
 /// place of the smallest change that counts, of one run and of several.
-pub fn compare(base: (&str, &Trace), head: (&str, &Trace), asked: Option<Share>) -> Comparison {
+pub fn compare(
+    base: (&str, &Trace),
+    head: (&str, &Trace),
+    asked: Option<Share>,
+) -> TraceComparison {
     let threshold = asked.unwrap_or(THRESHOLD);
     let [mut base, mut head] = [base, head].map(TracedSide::new);
     let unsteady: Vec<String> = [&base, &head]
@@ -187,7 +191,7 @@ pub fn compare(base: (&str, &Trace), head: (&str, &Trace), asked: Option<Share>)
         name.unwrap_or_else(|| "regatta".to_owned())
     };
     differ(differing, "recorder", recorder(&base), recorder(&head));
-    let mut comparison = Comparison {
+    let mut comparison = TraceComparison {
         scope,
         threshold,
         runs: judge(&Sides::new(base.runs(), head.runs()), asked),
@@ -200,7 +204,7 @@ pub fn compare(base: (&str, &Trace), head: (&str, &Trace), asked: Option<Share>)
         verdict: Verdict::default(),
     };
     let (found, account) = {
-        let Comparison { sides, kernels, .. } = &comparison;
+        let TraceComparison { sides, kernels, .. } = &comparison;
         let divisions = Sides::both(base.division(), head.division());
         let account = divisions.map(|divisions| {
             account(&AccountInputs {
@@ -224,7 +228,7 @@ pub fn compare(base: (&str, &Trace), head: (&str, &Trace), asked: Option<Share>)
     comparison
 }
 
-fn verdict(comparison: &Comparison, findings: &[Found], sides: [&TracedSide; 2]) -> Verdict {
+fn verdict(comparison: &TraceComparison, findings: &[Found], sides: [&TracedSide; 2]) -> Verdict {
     let comparable = comparison.incomparable.is_empty();
     if let Some(empty) = sides
         .iter()
@@ -276,7 +280,7 @@ fn slower(runs: &Runs, outcome: VerdictOutcome) -> Vec<String> {
     busy_reason.into_iter().chain(elapsed_reason).collect()
 }
 
-fn notes(comparison: &Comparison, sides: [&TracedSide; 2]) -> Vec<String> {
+fn notes(comparison: &TraceComparison, sides: [&TracedSide; 2]) -> Vec<String> {
     let mut notes = vec![match &comparison.runs {
         Some(runs) if runs.are_enough() => format!(
             "times are of {} under a profiler, judged by the spread of these; what changed on the \

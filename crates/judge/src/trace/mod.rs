@@ -7,7 +7,7 @@
 mod compare;
 mod runs;
 
-pub use compare::{Comparison, compare};
+pub use compare::{TraceComparison, compare};
 pub use runs::{FEWEST, MIN_THRESHOLD, Runs, RunsOf, THRESHOLD, apart_sentence, runs_of, times_of};
 
 use serde::Serialize;

@@ -6,7 +6,7 @@ use regatta_core::record::trace::Trace;
 use regatta_core::record::trace::testing::{BACKWARD, steps, trace, training};
 use regatta_worker::units::Share;
 
-fn compared(base: &Trace, head: &Trace) -> Comparison {
+fn compared(base: &Trace, head: &Trace) -> TraceComparison {
     compare(("base", base), ("head", head), None)
 }
 

@@ -10,11 +10,11 @@ use crate::text::{one_line, shell_command};
 use regatta_core::machine::{Became, KernelChange, Scope, SideFigures, short};
 use regatta_core::record::trace::Trace;
 use regatta_judge::judgement::VerdictOutcome;
-use regatta_judge::trace::Comparison;
+use regatta_judge::trace::TraceComparison;
 use regatta_worker::units::{NONE, Nanoseconds};
 
 /// The answer, at most eighty columns wide; colour is all that `colour` adds.
-pub fn difference(comparison: &Comparison, colour: bool) -> String {
+pub fn difference(comparison: &TraceComparison, colour: bool) -> String {
     let mut document = document(comparison, Vec::new(), LISTED[0]);
     document.word = document.word.to_uppercase();
     document.text(colour)
@@ -25,7 +25,7 @@ pub fn difference(comparison: &Comparison, colour: bool) -> String {
 /// # Errors
 /// When the template does not fit its data.
 pub fn compared(
-    comparison: &Comparison,
+    comparison: &TraceComparison,
     base: &Trace,
     head: &Trace,
 ) -> Result<String, RenderError> {
@@ -46,7 +46,7 @@ pub fn compared(
 }
 
 /// The document, with what a page has of both sides.
-fn document(comparison: &Comparison, sides: Vec<Block>, most: usize) -> Document {
+fn document(comparison: &TraceComparison, sides: Vec<Block>, most: usize) -> Document {
     let (word, tone) = match comparison.verdict.outcome {
         VerdictOutcome::Passed => ("Nothing worse", Tone::Good),
         VerdictOutcome::Failed => ("Worse", Tone::Bad),
@@ -106,7 +106,7 @@ fn document(comparison: &Comparison, sides: Vec<Block>, most: usize) -> Document
 }
 
 /// Times of both sides, and counts that differ.
-fn figures(comparison: &Comparison) -> Vec<TableRow> {
+fn figures(comparison: &TraceComparison) -> Vec<TableRow> {
     let (base, head) = (&comparison.sides.base, &comparison.sides.head);
     let waits = base.host_bound_ns.zip(head.host_bound_ns);
     let times = [
@@ -163,7 +163,7 @@ fn counts(base: &SideFigures, head: &SideFigures) -> Vec<TableRow> {
 }
 
 /// Kernels that changed.
-fn changed(comparison: &Comparison) -> Vec<&KernelChange> {
+fn changed(comparison: &TraceComparison) -> Vec<&KernelChange> {
     let changed = |kernel: &&KernelChange| {
         kernel.became != Became::Same
             || !kernel.changes.is_empty()
