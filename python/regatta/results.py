@@ -7,7 +7,7 @@ import json
 import math
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -203,18 +203,8 @@ def _row(row: dict[str, Any]) -> Row:
         return Timing(side["median_ns"], tuple(side["invocations_ns"]), **optional)
 
     def change(metric: dict[str, Any]) -> Change:
-        moved = metric["change"]
-        return Change(
-            word=metric["word"],
-            base=metric["base"],
-            head=metric["head"],
-            ratio=moved["ratio"],
-            low=moved.get("low"),
-            high=moved.get("high"),
-            threshold=moved["threshold"],
-            detectable=moved.get("detectable"),
-            reason=metric.get("reason"),
-        )
+        members: dict[str, Any] = {one.name: metric.get(one.name) for one in fields(Change)}
+        return Change(**members)
 
     causes = [f"{one['cause']}: {one['evidence']}" for one in row.get("findings", [])]
     return Row(

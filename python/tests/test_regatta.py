@@ -184,7 +184,10 @@ class TestResults:
                 "word": "regressed",
                 "base": 2.0,
                 "head": 3.0,
-                "change": {"ratio": 1.6, "threshold": 0.05, "low": 1.5, "high": 1.7},
+                "ratio": 1.6,
+                "threshold": 0.05,
+                "low": 1.5,
+                "high": 1.7,
             }
         ],
         "findings": [{"cause": "recompiled", "evidence": "registers 122 → 125 of kernel"}],

@@ -17,8 +17,9 @@
 
 use std::cmp::Ordering;
 
-use super::judgement::Word;
-use super::rule::{BothSides, LOOKS, RuleResult, Terms, compare, needed_pairs, next_look};
+use super::judgement::{Comparison, Word};
+use super::rule::{BothSides, LOOKS, SlowStarts, Terms, compare, needed_pairs, next_look};
+use regatta_worker::units::Ratio;
 
 /// Pairs from which on CPU time decides even if the wall-clock time lies beyond two thresholds, and
 /// no more pairs are taken to show an improvement: the second look.
@@ -47,96 +48,98 @@ pub struct Observed<'a> {
     pub cpu: Option<BothSides<'a>>,
 }
 
-/// The verdict and the test that decided it.
+/// A comparison decided, and what its reason is made of.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Decision {
-    /// The word.
-    pub word: Word,
-    /// The result of the rule for the values.
-    pub result: RuleResult,
-    /// The result of the rule for CPU time, if it can decide.
-    pub cpu: Option<RuleResult>,
+    /// The values compared by the rule, with the word that all of this gives.
+    pub comparison: Comparison,
+    /// Slow starts in the values.
+    pub slow_starts: SlowStarts,
+    /// CPU time compared by the rule, if it can decide.
+    pub cpu: Option<Comparison>,
     /// True where other programs disturbed the values and waits for a core may be in them.
     pub diluted: bool,
-    /// True where CPU time decided.
-    pub by_cpu: bool,
-    /// True where it may be worse, and nothing decided it.
-    pub may_be_worse: bool,
-    /// True where more pairs could decide it.
-    pub open: bool,
 }
 
 /// Decides one comparison; `None` where a side has no value.
 pub fn decide(observed: &Observed<'_>, terms: &Terms) -> Option<Decision> {
     let Observed { values, .. } = *observed;
-    let result = compare(values, *terms)?;
-    let cpu = observed.cpu.and_then(|cpu| compare(cpu, *terms));
+    let (comparison, slow_starts) = compare(values, *terms)?;
+    let cpu = observed.cpu.and_then(|cpu| Some(compare(cpu, *terms)?.0));
     let disturbed = observed.base_disturbed || observed.head_disturbed;
     let pairs = values.base.len().min(values.head.len());
-    let threshold = terms.threshold;
+    let limit = comparison.limit();
     let diluted = disturbed && observed.waits;
-    let decided = |word, by_cpu| Decision {
-        word,
-        result,
+    let decided = |word, by_cpu_time| Decision {
+        comparison: Comparison {
+            word,
+            by_cpu_time,
+            may_be_worse: false,
+            ..comparison
+        },
+        slow_starts,
         cpu,
         diluted,
-        by_cpu,
-        may_be_worse: false,
-        open: false,
     };
 
     if !values.paired && disturbed {
         // Load only adds. So a disturbed head that is not slower is not, and a disturbed base
         // tells nothing.
-        let not_slower = !observed.base_disturbed && result.high <= threshold;
-        let word = match result.word {
+        let not_slower = !observed.base_disturbed && comparison.is_at_most(limit);
+        let word = match comparison.word {
             Word::Improved if not_slower => Word::Improved,
-            _ if not_slower && !result.slow_starts.likely => Word::Same,
+            _ if not_slower && !slow_starts.likely => Word::Same,
             _ => Word::Inconclusive,
         };
-        let undecided = word == Word::Inconclusive;
-        return Some(Decision {
-            may_be_worse: undecided,
-            open: undecided && observed.some_quiet && pairs < max_pairs(),
-            ..decided(word, false)
-        });
+        let mut decision = decided(word, false);
+        decision.comparison.may_be_worse = word == Word::Inconclusive;
+        decision.comparison.open =
+            word == Word::Inconclusive && observed.some_quiet && pairs < max_pairs();
+        return Some(decision);
     }
     let (fewer, more) = (
         disturbed && observed.threads == Ordering::Less,
         disturbed && observed.threads == Ordering::Greater,
     );
-    match result.word {
+    match comparison.word {
         Word::Regressed if !more => return Some(decided(Word::Regressed, false)),
         Word::Improved if !fewer => return Some(decided(Word::Improved, false)),
         _ => {}
     }
-    let lies_below = result.high <= threshold && !result.slow_starts.likely && !fewer;
+    let lies_below = comparison.is_at_most(limit) && !slow_starts.likely && !fewer;
     if lies_below && !diluted {
         // An improvement that a second look may show is waited for.
-        let improves = result.change < -threshold && pairs < SECOND_LOOK && !terms.last;
-        if result.word == Word::Same || !improves {
+        let improves = comparison.ratio < limit.inverse() && pairs < SECOND_LOOK && !terms.last;
+        if comparison.word == Word::Same || !improves {
             return Some(decided(Word::Same, false));
         }
     }
-    if let Some(word) = cpu.and_then(|cpu| word_by_cpu(&result, &cpu, diluted, pairs, terms)) {
+    let by_cpu = cpu.and_then(|cpu| {
+        // The few values of a first look lie beyond the threshold by chance as well.
+        let agrees = !comparison.is_above(limit)
+            && (diluted || !slow_starts.likely)
+            && (comparison.ratio <= limit * limit || pairs >= SECOND_LOOK || terms.last);
+        word_by_cpu(&comparison, &cpu, diluted, agrees)
+    });
+    if let Some(word) = by_cpu {
         return Some(decided(word, true));
     }
     // A time that is added to both sides does not turn a change round.
-    if diluted && lies_below && result.high <= 0.0 {
+    if diluted && lies_below && comparison.is_at_most(Ratio::ONE) {
         return Some(decided(Word::Same, false));
     }
     let may_be_worse = match cpu {
-        Some(cpu) if diluted => cpu.may_be_worse(threshold) || result.low > threshold,
+        Some(cpu) if diluted => cpu.may_be_worse || comparison.is_above(limit),
         _ if more || fewer => true,
         _ if lies_below && !diluted => false,
         None if diluted => true,
-        _ => result.may_be_worse(threshold),
+        _ => comparison.may_be_worse,
     };
     // More values with waits can show that the sides differ, and not that they do not.
     let can_decide = cpu.is_some()
         || !diluted
         || observed.some_quiet
-        || result.change > threshold && needed_pairs(&result, terms, pairs) <= MAX_NEEDED;
+        || comparison.ratio > limit && needed_pairs(&comparison, terms, pairs) <= MAX_NEEDED;
     // A case that may not be worse passes as it is: beside load, where pairs cost most, from the
     // second look on; against a stored run, which keeps its own spread, where more of the head does not
     // show more.
@@ -144,33 +147,28 @@ pub fn decide(observed: &Observed<'_>, terms: &Terms) -> Option<Decision> {
         && if values.paired {
             disturbed && pairs >= SECOND_LOOK
         } else {
-            !narrows_enough(&result, values, threshold)
+            !narrows_enough(&comparison)
         };
-    Some(Decision {
-        may_be_worse,
-        open: pairs < max_pairs() && can_decide && !enough,
-        ..decided(Word::Inconclusive, false)
-    })
+    let mut decision = decided(Word::Inconclusive, false);
+    decision.comparison.may_be_worse = may_be_worse;
+    decision.comparison.open = pairs < max_pairs() && can_decide && !enough;
+    Some(decision)
 }
 
-/// The word by CPU time, where it decides and the values do not say otherwise.
+/// The word by CPU time, where it decides and the values do not say otherwise. They agree where they
+/// do not show a regression themselves.
 fn word_by_cpu(
-    result: &RuleResult,
-    cpu: &RuleResult,
+    comparison: &Comparison,
+    cpu: &Comparison,
     diluted: bool,
-    pairs: usize,
-    terms: &Terms,
+    agrees: bool,
 ) -> Option<Word> {
-    let Terms {
-        threshold, last, ..
-    } = *terms;
-    // The few values of a first look lie beyond the threshold by chance as well.
-    let agrees = result.low <= threshold
-        && (diluted || !result.slow_starts.likely)
-        && (result.change <= 2.0 * threshold || pairs >= SECOND_LOOK || last);
+    let reaches = |low: Option<Ratio>, high: Option<Ratio>| {
+        diluted || low.zip(high).is_none_or(|(low, high)| low <= high)
+    };
     match cpu.word {
-        Word::Regressed if diluted || result.high >= cpu.low => Some(Word::Regressed),
-        Word::Improved if agrees && (diluted || result.low <= cpu.high) => Some(Word::Improved),
+        Word::Regressed if reaches(cpu.low, comparison.high) => Some(Word::Regressed),
+        Word::Improved if agrees && reaches(comparison.low, cpu.high) => Some(Word::Improved),
         Word::Same | Word::Improved if agrees => Some(Word::Same),
         _ => None,
     }
@@ -178,28 +176,17 @@ fn word_by_cpu(
 
 /// True if the head's values at the next look could show that it is not slower, should the estimate
 /// stay.
-fn narrows_enough(result: &RuleResult, values: BothSides<'_>, threshold: f64) -> bool {
-    let error = |head: usize| (1.0 / values.base.len() as f64 + 1.0 / head as f64).sqrt();
-    let head = values.head.len();
-    let next = next_look(head as u32).map_or(head, |next| next as usize);
-    let half = (result.high - result.change) * error(next) / error(head);
-    result.change + half <= threshold
+fn narrows_enough(comparison: &Comparison) -> bool {
+    let (base, head) = comparison.invocations;
+    let error = |head: u32| (1.0 / f64::from(base) + 1.0 / f64::from(head)).sqrt();
+    let next = next_look(head).unwrap_or(head);
+    comparison.high.is_some_and(|high| {
+        let half = (high / comparison.ratio).0.powf(error(next) / error(head));
+        comparison.ratio * half <= comparison.limit()
+    })
 }
 
 /// The pairs of the last look.
 pub fn max_pairs() -> usize {
     LOOKS[LOOKS.len() - 1] as usize
-}
-
-impl Decision {
-    /// The same comparison, in which nothing got worse.
-    pub fn same(self) -> Decision {
-        Decision {
-            word: Word::Same,
-            by_cpu: false,
-            may_be_worse: false,
-            open: false,
-            ..self
-        }
-    }
 }

@@ -14,8 +14,8 @@ use std::rc::Rc;
 
 use super::causes::{self, Pair, TimeSource};
 use super::complete::{allowed, unmeasured};
-use super::decide::{Decision, decide};
-use super::judgement::{Cause, ExpectationResult, Word};
+use super::decide::decide;
+use super::judgement::{Cause, Comparison, ExpectationResult, Word};
 use super::metrics::{ComparedValues, computes, longer_by_tasks, values_of};
 use super::rule::{GATE_ERROR, LOOKS_THAT_CALL, Terms};
 use super::structure::{Structures, changes, multiprocessors};
@@ -266,19 +266,15 @@ fn judge(
         return result;
     };
     result.against = Some(best.id.clone());
-    let Some((decision, shift, reason)) = by_rule(relation, (case, best), header, error) else {
+    let Some((comparison, reason)) = by_rule(relation, (case, best), header, error) else {
         result.reason = Some("no invocation has both values".to_owned());
         return result;
     };
-    let compared = decision.result;
-    let end = |log: f64| log.is_finite().then(|| Ratio((log + shift).exp()));
-    result.value = Some((compared.change + shift).exp());
-    (result.low, result.high) = (end(compared.low), end(compared.high));
-    (result.word, result.reason) = (decision.word, reason);
-    result.may_be_worse = decision.may_be_worse;
-    result.open = decision.may_be_worse && decision.open;
+    result.value = Some(comparison.ratio.0);
+    result.comparison = Some(comparison);
+    (result.word, result.reason) = (comparison.word, reason);
     if result.word == Word::Regressed {
-        let cause = cause(relation, (case, best), &result, header);
+        let cause = cause(relation, (case, best), comparison.ratio, header);
         result.reason = match (result.reason, cause) {
             (Some(reason), Some(cause)) => Some(format!("{reason}; {cause}")),
             (reason, cause) => cause.or(reason),
@@ -287,13 +283,13 @@ fn judge(
     result
 }
 
-/// Decides by the rule; also the logarithm that the head's values were shifted by, and the reason.
+/// Decides by the rule, with the reason. A case that is faster than it has to be meets the demand.
 fn by_rule(
     relation: Relation,
     (of, best): (&ExpectedCase, &ExpectedCase),
     header: &RunHeader,
     error: f64,
-) -> Option<(Decision, f64, Option<String>)> {
+) -> Option<(Comparison, Option<String>)> {
     let threshold = relation.within.0.ln();
     // A limit below 1 demands that the case is that much faster.
     let shift = threshold.min(0.0);
@@ -316,11 +312,16 @@ fn by_rule(
     let longer = longer_by_tasks(header, base, head).filter(|_| may_replace);
     let cpu = longer.map(|longer| compared([Metric::CpuTime; 2], longer));
     let decision = decide(&values.observed((base, head), cpu.as_ref()), &terms)?;
-    let met = matches!(decision.word, Word::Same | Word::Improved);
-    let reason = values.reason(&decision, &terms, shift);
-    let reason = reason.filter(|_| !met || decision.by_cpu);
-    let decision = if met { decision.same() } else { decision };
-    Some((decision, shift, reason))
+    let by = Ratio(shift.exp());
+    let mut comparison = decision.comparison.scaled(by);
+    let met = matches!(comparison.word, Word::Same | Word::Improved);
+    let reason = values.reason(&decision, &terms, by);
+    let reason = reason.filter(|_| !met || comparison.by_cpu_time);
+    comparison.open &= comparison.may_be_worse;
+    if met {
+        comparison.word = Word::Same;
+    }
+    Some((comparison, reason))
 }
 
 /// The order from which on a second cause is reported beside the first.
@@ -331,7 +332,7 @@ const TOLD_TOO: f64 = 0.6;
 fn cause(
     relation: Relation,
     (of, best): (&ExpectedCase, &ExpectedCase),
-    result: &ExpectationResult,
+    ratio: Ratio,
     header: &RunHeader,
 ) -> Option<String> {
     let clock = |case: &ExpectedCase| match relation.metric {
@@ -354,7 +355,7 @@ fn cause(
         head_ns: time(of),
         base_clock: clock(best),
         clock: clock(of),
-        ratio: Ratio(result.value?),
+        ratio,
         threshold: relation.within.growth(),
         versions: Vec::new(),
         sms,

@@ -1,10 +1,12 @@
 //! The result of judging: values only, ready to be shown in any format.
 
 mod account;
+mod comparison;
 mod difference;
 mod finding;
 
 pub use account::{Account, AccountLine, Item};
+pub use comparison::Comparison;
 pub use difference::{AT_ONCE, CALLS, Difference, Direction, Mismatch, StructuralChange};
 pub use finding::{Cause, Fact, Finding};
 
@@ -18,9 +20,7 @@ use regatta_core::record::{Fault, now};
 use regatta_core::suite::{Action, Expectation, Metric, Origin, Quantity};
 use regatta_core::text::listed;
 use regatta_worker::case::CaseId;
-use regatta_worker::units::{
-    ARROW, Nanoseconds, Rate, Ratio, RatioInterval, Share, from_to, is_zero,
-};
+use regatta_worker::units::{ARROW, Nanoseconds, Rate, Ratio, from_to, is_zero};
 use regatta_worker::words;
 
 /// The whole answer.
@@ -169,7 +169,7 @@ impl Row {
     }
 
     /// The change of its device time.
-    pub fn change(&self) -> Option<&Change> {
+    pub fn change(&self) -> Option<&Comparison> {
         Some(&self.metric(Metric::Device)?.change)
     }
 
@@ -179,10 +179,10 @@ impl Row {
         let counts = |row: &&MetricRow| match row.metric {
             Metric::Device => true,
             Metric::CpuTime => false,
-            _ => row.word == Word::Regressed || row.may_be_worse,
+            _ => row.change.word == Word::Regressed || row.change.may_be_worse,
         };
         let all = self.metrics.iter().filter(counts).rev();
-        all.max_by_key(|row| (row.word, row.may_be_worse))
+        all.max_by_key(|row| (row.change.word, row.change.may_be_worse))
     }
 
     /// Head over base of that metric, or of CPU time if it decided; 1 without a
@@ -194,14 +194,16 @@ impl Row {
 
     /// The comparison that decided a metric: its own, or that of CPU time.
     pub fn deciding<'a>(&'a self, metric: &'a MetricRow) -> &'a MetricRow {
-        let cpu = self.metric(Metric::CpuTime).filter(|_| metric.by_cpu_time);
+        let cpu = self
+            .metric(Metric::CpuTime)
+            .filter(|_| metric.change.by_cpu_time);
         cpu.unwrap_or(metric)
     }
 
     /// Metrics that got worse: the slow tenth of samples where their median did not, and CPU time
     /// never.
     pub fn regressed(&self) -> impl Iterator<Item = &MetricRow> {
-        let worse = |row: &&MetricRow| row.word == Word::Regressed;
+        let worse = |row: &&MetricRow| row.change.word == Word::Regressed;
         let device = self.metric(Metric::Device).filter(worse).is_some();
         let explains = move |metric| match metric {
             Metric::CpuTime => true,
@@ -214,12 +216,14 @@ impl Row {
 
     /// True where it may be worse, and nothing decided it: the run does not pass by it.
     pub fn may_be_worse(&self) -> bool {
-        self.word == Word::Inconclusive && self.metrics.iter().any(|metric| metric.may_be_worse)
+        let mut changes = self.metrics.iter().map(|metric| metric.change);
+        self.word == Word::Inconclusive && changes.any(|change| change.may_be_worse)
     }
 
     /// True where more pairs could decide it.
     pub fn is_open(&self) -> bool {
-        self.word == Word::Inconclusive && self.metrics.iter().any(|metric| metric.open)
+        let mut changes = self.metrics.iter().map(|metric| metric.change);
+        self.word == Word::Inconclusive && changes.any(|change| change.open)
     }
 
     /// Changes of structure that are taken so.
@@ -306,22 +310,13 @@ pub struct ExpectationResult {
     pub at_most: Option<f64>,
     /// The value; of a metric, the estimated ratio.
     pub value: Option<f64>,
-    /// Lower end of its 90 % interval, of a metric.
+    /// The case against that one, of a metric.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub low: Option<Ratio>,
-    /// Upper end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub high: Option<Ratio>,
+    pub comparison: Option<Comparison>,
     /// Same: it is met. Regressed: it is violated. Missing: it has no value.
     pub word: Word,
     /// Why, what would decide it, or what the value was read off.
     pub reason: Option<String>,
-    /// True where it may be violated, and nothing decided it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub may_be_worse: bool,
-    /// True where more invocations could decide it.
-    #[serde(skip)]
-    pub open: bool,
 }
 
 impl ExpectationResult {
@@ -336,12 +331,9 @@ impl ExpectationResult {
             at_least: rule.at_least,
             at_most: rule.at_most,
             value: None,
-            low: None,
-            high: None,
+            comparison: None,
             word: Word::Missing,
             reason: None,
-            may_be_worse: false,
-            open: false,
         }
     }
 
@@ -409,8 +401,15 @@ impl ExpectationResult {
 
     /// The interval of a ratio: `[1.21x, 1.32x]`.
     pub fn interval(&self) -> Option<String> {
-        let [low, high] = [self.low?, self.high?].map(Ratio::factor);
+        let Comparison { low, high, .. } = self.comparison?;
+        let [low, high] = [low?, high?].map(Ratio::factor);
         Some(format!("[{low}, {high}]"))
+    }
+
+    /// True where it may be violated, and nothing decided it.
+    pub fn may_be_worse(&self) -> bool {
+        self.comparison
+            .is_some_and(|compared| compared.may_be_worse)
     }
 
     /// The value divided by its bound; infinite without a value.
@@ -523,71 +522,28 @@ impl Word {
     }
 }
 
-/// Head against base: the one estimate and interval that every format shows.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-pub struct Change {
-    /// Head over base; 1.10: 10 % slower.
-    pub ratio: Ratio,
-    /// Lower end of its 90 % interval; `None` where there are too few invocations for one.
-    pub low: Option<Ratio>,
-    /// Upper end.
-    pub high: Option<Ratio>,
-    /// Smallest relative change that counts, the least amount included.
-    pub threshold: Share,
-    /// Change that all looks of a gate would detect in 95 of 100; `None` without pairs to compute
-    /// it from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub detectable: Option<Share>,
-    /// Invocations of base and head that decided.
-    pub invocations: (u32, u32),
-    /// True where they were measured in pairs.
-    pub paired: bool,
-    /// The number of invocations that were disturbed and left out.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub left_out: u32,
-}
-
-impl Change {
-    /// The ratio with its interval: `+12.3 % [+10.1 %, +14.2 %]`.
-    pub fn interval(&self) -> Option<RatioInterval> {
-        Some(RatioInterval {
-            ratio: self.ratio,
-            low: self.low?,
-            high: self.high?,
-        })
-    }
-}
-
 /// One metric of a case, compared with the base's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct MetricRow {
     /// Which.
     pub metric: Metric,
-    /// The verdict on the metric.
-    pub word: Word,
-    /// Why, and what would decide it, where the word alone does not say it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// True where it may be worse, and nothing decided it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub may_be_worse: bool,
-    /// True where more pairs could decide it.
-    #[serde(skip)]
-    pub open: bool,
-    /// True where other programs disturbed what it is judged by.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub disturbed: bool,
-    /// True where CPU time decided in its place.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub by_cpu_time: bool,
     /// Median of the base, in nanoseconds or bytes.
     pub base: f64,
     /// Median of the head.
     pub head: f64,
     /// Head against base.
-    pub change: Change,
+    #[serde(flatten)]
+    pub change: Comparison,
+    /// Why, and what would decide it, where the word alone does not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// True where other programs disturbed what it is judged by.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub disturbed: bool,
+    /// The number of invocations that were disturbed and left out.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left_out: u32,
     /// The breakdown of the change, if both sides report their operations, calls or parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<Box<Account>>,
@@ -608,13 +564,11 @@ impl MetricRow {
 
     /// `52.1 → 352.4 µs, 6.76x slower [6.72x, 6.80x]`.
     pub fn change_of_time(&self) -> String {
-        let interval = self.change.interval();
-        let interval = interval.map_or(String::new(), |interval| format!(" {interval}"));
         let change = match self.metric {
             Metric::PeakMemory => self.change.ratio.in_amounts(),
             _ => self.change.ratio.in_words(),
         };
-        format!("{}, {change}{interval}", self.from_to())
+        format!("{}, {}", self.from_to(), self.change.with_interval(change))
     }
 
     /// `52.1 → 352.4 µs`.

@@ -54,16 +54,19 @@ pub fn next(judgement: &Judgement, invocations: u32, deciding: &[Metric]) -> Opt
     let is_open = |row: &&Row| match deciding {
         [] => row.is_open(),
         [first, others @ ..] => {
-            let word = |metric: &Metric| row.metric(*metric).map(|row| row.word);
-            let moved = [Some(Word::Regressed), Some(Word::Improved)];
-            word(first) == Some(Word::Inconclusive)
-                && !others.iter().any(|metric| moved.contains(&word(metric)))
+            let change = |metric: &Metric| Some(row.metric(*metric)?.change);
+            change(first).is_some_and(|change| change.word == Word::Inconclusive)
+                && !others
+                    .iter()
+                    .filter_map(change)
+                    .any(|change| change.has_moved())
         }
     };
     let rows = judgement.rows.iter().filter(is_open);
     let mut cases: Vec<CaseId> = rows.map(|row| row.case.clone()).collect();
     let expectations = judgement.expectations.iter();
-    for result in expectations.filter(|result| result.open && deciding.is_empty()) {
+    let open = expectations.filter(|result| result.comparison.is_some_and(|one| one.open));
+    for result in open.filter(|_| deciding.is_empty()) {
         cases.extend(result.case.clone());
         cases.extend(result.against.clone());
     }

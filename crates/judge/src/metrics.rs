@@ -8,12 +8,12 @@ use std::cmp::Ordering;
 use std::num::NonZeroU64;
 
 use super::decide::{Decision, Observed, decide, max_pairs};
-use super::judgement::{Change, MetricRow, Uncounted, Word};
+use super::judgement::{MetricRow, Uncounted, Word};
 use super::rows::RowInputs;
-use super::rule::{BothSides, FEWEST, IMPROVED, RuleResult, SlowStarts, Terms, needed_pairs};
+use super::rule::{BothSides, FEWEST, IMPROVED, SlowStarts, Terms, needed_pairs};
 use regatta_core::record::{CaseRecord, Invocation, RunHeader};
 use regatta_core::suite::{Metric, Policy};
-use regatta_worker::units::{Ratio, RatioInterval, Share, counted};
+use regatta_worker::units::{Ratio, Share, counted};
 
 /// More pairs than these are not asked for: they would hardly help.
 const MAX_ASKED: f64 = 200.0;
@@ -147,61 +147,45 @@ pub fn metric_row(
     let has_cpu = may_replace && has_cpu_time(base) && has_cpu_time(head);
     let cpu = (has_cpu && same_threads(base, head) && computes(base) && computes(head))
         .then(|| self::values(Metric::CpuTime, records, sides.paired));
-    let mut decision = decide(&values.observed(records, cpu.as_ref()), &terms)?;
-    let pairs = values.pairs();
-    let mut reason = values.reason(&decision, &terms, 0.0);
+    let decision = decide(&values.observed(records, cpu.as_ref()), &terms)?;
+    let mut change = decision.comparison;
+    let mut reason = values.reason(&decision, &terms, Ratio::ONE);
     // More of the head show nothing beside a stored base that is too small.
     let helps = sides.paired || values.base.len() >= FEWEST && values.head.len() < max_pairs();
-    if !sides.paired && values.base.len() < FEWEST && decision.word == Word::Inconclusive {
+    if !sides.paired && values.base.len() < FEWEST && change.word == Word::Inconclusive {
         let base = counted(values.base.len(), "invocation");
+        let between = change.between();
         reason = Some(format!(
-            "{}; the base has {base}, and {FEWEST} are needed",
-            between(&decision.result)
+            "{between}; the base has {base}, and {FEWEST} are needed"
         ));
     }
-    decision.open &= helps && (metric == Metric::Device || decision.may_be_worse);
+    change.open &= helps && (metric == Metric::Device || change.may_be_worse);
     // Load only adds: a value below the least change cannot have grown by it.
     let small = head
         .values(metric)
         .all(|value| value <= metric.least_change());
-    if small && decision.word != Word::Improved {
-        decision = decision.same();
-        reason = None;
+    if small && change.word != Word::Improved {
+        (change.word, change.by_cpu_time, reason) = (Word::Same, false, None);
+        (change.may_be_worse, change.open) = (false, false);
     }
     if metric == Metric::CpuTime {
         // It explains; only in place of another metric does it decide.
-        (decision.may_be_worse, decision.open) = (false, false);
+        (change.may_be_worse, change.open) = (false, false);
     }
     if metric == Metric::Device
-        && matches!(decision.word, Word::Improved | Word::Regressed)
+        && change.has_moved()
         && let Some(other) = other_threads(base, head)
     {
         reason = Some(reason.map_or(other.clone(), |reason| format!("{reason}; {other}")));
     }
-    let result = decision.result;
-    let interval = result.low.is_finite() && result.high.is_finite();
-    let end = |end: f64| interval.then(|| Ratio(end.exp()));
-    let detectable = result.detectable(terms.threshold, pairs).exp_m1();
     Some(MetricRow {
         metric,
-        word: decision.word,
-        reason,
-        may_be_worse: decision.may_be_worse,
-        open: decision.open,
-        disturbed: values.are_disturbed(),
-        by_cpu_time: decision.by_cpu,
         base: medians.0,
         head: medians.1,
-        change: Change {
-            ratio: Ratio(result.change.exp()),
-            low: end(result.low),
-            high: end(result.high),
-            threshold: Share(terms.threshold.exp_m1()),
-            detectable: (sides.paired && interval).then_some(Share(detectable)),
-            invocations: (values.base.len() as u32, values.head.len() as u32),
-            paired: sides.paired,
-            left_out: values.left_out(),
-        },
+        change,
+        reason,
+        disturbed: values.are_disturbed(),
+        left_out: values.left_out(),
         account: None,
     })
 }
@@ -230,77 +214,66 @@ impl ComparedValues {
         }
     }
 
-    /// Why the word is what it is, and what would decide it, where the word alone does not say it.
-    pub fn reason(&self, decision: &Decision, terms: &Terms, shift: f64) -> Option<String> {
-        let result = &decision.result.shifted(shift);
+    /// Why the word is what it is, and what would decide it, where the word alone does not say it. A
+    /// head that takes `by` times as long was compared.
+    pub fn reason(&self, decision: &Decision, terms: &Terms, by: Ratio) -> Option<String> {
+        let (comparison, starts) = (&decision.comparison, &decision.slow_starts);
+        let shown = comparison.scaled(by);
         let beside = if self.are_disturbed() {
             ", beside other programs"
         } else {
             ""
         };
-        if let (true, Some(cpu)) = (decision.by_cpu, &decision.cpu) {
-            let cpu = cpu.shifted(shift);
-            return Some(format!("by CPU time {}{beside}", with_interval(&cpu)));
+        if let (true, Some(cpu)) = (comparison.by_cpu_time, decision.cpu) {
+            return Some(format!("by CPU time {}{beside}", cpu.scaled(by)));
         }
-        match decision.word {
-            Word::Regressed if decision.result.low > terms.threshold => result
-                .has_slower_starts()
-                .then(|| slow(&result.slow_starts)),
-            Word::Regressed if result.slow_starts.likely => Some(format!(
-                "{}; {}",
-                between(result),
-                slow(&result.slow_starts)
-            )),
-            Word::Regressed => Some(format!("{}; the ranges do not overlap", between(result))),
-            Word::Same if decision.result.low < -terms.threshold || !beside.is_empty() => {
-                let high = 100.0 * result.high.exp_m1();
+        let limit = comparison.limit();
+        let may_be_faster = comparison.low.is_some_and(|low| low < limit.inverse());
+        match comparison.word {
+            Word::Regressed if comparison.is_above(limit) => {
+                starts.are_slower_than(shown.ratio).then(|| slow(starts))
+            }
+            Word::Regressed if starts.likely => {
+                Some(format!("{}; {}", shown.between(), slow(starts)))
+            }
+            Word::Regressed => Some(format!("{}; the ranges do not overlap", shown.between())),
+            Word::Same if may_be_faster || !beside.is_empty() => {
+                let high = 100.0 * shown.high?.growth().0;
                 Some(format!("no more than {high:+.1} %{beside}"))
             }
-            Word::Inconclusive => Some(self.open_reason(decision, terms, shift, beside)),
+            Word::Inconclusive => Some(self.open_reason(decision, terms, by, beside)),
             _ => None,
         }
     }
 
-    fn open_reason(&self, decision: &Decision, terms: &Terms, shift: f64, beside: &str) -> String {
-        let result = &decision.result;
-        let mut reason = between(&result.shifted(shift)) + beside;
-        if result.slow_starts.head.0 > result.slow_starts.base.0 {
-            reason += &format!("; {}", slow(&result.slow_starts));
+    fn open_reason(&self, decision: &Decision, terms: &Terms, by: Ratio, beside: &str) -> String {
+        let (comparison, starts) = (&decision.comparison, &decision.slow_starts);
+        let mut reason = comparison.scaled(by).between() + beside;
+        if starts.head.0 > starts.base.0 {
+            reason += &format!("; {}", slow(starts));
         }
         if let Some(cpu) = &decision.cpu {
-            reason += &format!("; CPU time {}", with_interval(&cpu.shifted(shift)));
+            reason += &format!("; CPU time {}", cpu.scaled(by));
         } else if decision.diluted {
             reason += "; waits for a core are in these times";
         }
         let pairs = self.pairs();
-        let more = needed_pairs(result, terms, pairs) - pairs as f64;
+        let more = needed_pairs(comparison, terms, pairs) - pairs as f64;
         let what = if self.paired {
             "more pair"
         } else {
             "more invocation"
         };
         if more > MAX_ASKED {
-            let threshold = Share(terms.threshold.exp_m1());
-            reason + &format!("; it lies at the threshold of {threshold}")
-        } else if more >= 1.0 && (decision.open || !decision.diluted) {
+            reason + &format!("; it lies at the threshold of {}", comparison.threshold)
+        } else if more >= 1.0 && (comparison.open || !decision.diluted) {
             reason + &format!("; {} would decide", counted(more as usize, what))
-        } else if decision.open {
+        } else if comparison.open {
             reason + &format!("; {what}s may decide")
         } else {
             // As many would do, without slow starts, waits or threads that differ.
             reason
         }
-    }
-}
-
-/// `+9.8 % [+6.8 %, +12.5 %]`, without an interval where there are too few values for one.
-fn with_interval(result: &RuleResult) -> String {
-    let ratio = Ratio(result.change.exp());
-    if result.low.is_finite() && result.high.is_finite() {
-        let (low, high) = (Ratio(result.low.exp()), Ratio(result.high.exp()));
-        format!("{ratio} {}", RatioInterval { ratio, low, high })
-    } else {
-        ratio.to_string()
     }
 }
 
@@ -378,18 +351,6 @@ fn has_cpu_time(record: &CaseRecord) -> bool {
 
 /// Device times of an H100 and an H200 are multiples of it.
 const GPU_CLOCK_STEP_NS: f64 = 32.0;
-
-/// `between -1.0 and +2.9 %`.
-fn between(result: &RuleResult) -> String {
-    let percent = |log: f64| 100.0 * log.exp_m1();
-    let (low, high) = (percent(result.low), percent(result.high));
-    if low.is_finite() && high.is_finite() {
-        format!("between {low:+.1} and {high:+.1} %")
-    } else {
-        let change = percent(result.change);
-        format!("about {change:+.1} %, by too few invocations for an interval")
-    }
-}
 
 /// The values of a record's invocations; of host time the ratio to the reference operation with
 /// `by_reference`. `disturbed_by` is the metric whose load counts.

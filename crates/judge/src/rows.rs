@@ -135,7 +135,7 @@ fn row(sides: &RowInputs, id: &CaseId, (before, after): RecordPair, error: f64) 
 /// The gravest word of the metrics and of the structure, with its reason.
 fn conclude(row: &mut Row) {
     if let Some(first) = row.first_metric() {
-        let (word, reason) = (first.word, first.reason.clone());
+        let (word, reason) = (first.change.word, first.reason.clone());
         let named = first.metric != Metric::Device;
         let name = first.metric.text();
         row.word = word;
@@ -189,7 +189,7 @@ fn metrics(
                 let parts = parts.collect::<Vec<_>>().join("; ");
                 *reason = (!parts.is_empty()).then_some(parts);
             }
-            (Metric::FirstCall, _) if row.word == Word::Regressed => {
+            (Metric::FirstCall, _) if row.change.word == Word::Regressed => {
                 let times = machine::Sides::new(Nanoseconds(row.base), Nanoseconds(row.head));
                 let parts = [pair.0, pair.1].map(|record| record.first_call_parts.as_ref());
                 row.account = of_first_call(times, parts[0], parts[1]).map(Box::new);
@@ -208,21 +208,18 @@ fn metrics(
 
 /// `CPU time +9.3 % [+8.1 %, +10.4 %]`, where it moved and the device time did otherwise.
 fn cpu_time_beside(rows: &[MetricRow]) -> Option<String> {
-    let find = |metric| rows.iter().find(|row| row.metric == metric);
+    let find = |metric| Some(rows.iter().find(|row| row.metric == metric)?.change);
     let (device, cpu) = (find(Metric::Device)?, find(Metric::CpuTime)?);
-    let moved = matches!(cpu.word, Word::Regressed | Word::Improved);
     let says_so = device.by_cpu_time || cpu.word == device.word;
-    let interval = cpu.change.interval()?;
-    (moved && !says_so && device.word != Word::Inconclusive)
-        .then(|| format!("CPU time {} {interval}", cpu.change.ratio))
+    let is_beside = cpu.has_moved() && cpu.low.is_some() && !says_so;
+    (is_beside && device.word != Word::Inconclusive).then(|| format!("CPU time {cpu}"))
 }
 
 /// Finds why a row is what it is: of its device time, or of the first metric that regressed where
 /// that did not. Nothing is the cause of what did not change.
 fn explain(sides: &RowInputs, row: &mut Row, (base, head): (&CaseRecord, &CaseRecord)) {
-    let moved = |metric: &&MetricRow| matches!(metric.word, Word::Regressed | Word::Improved);
     let device = row.metric(Metric::Device);
-    let has_moved = device.filter(moved).is_some();
+    let has_moved = device.is_some_and(|device| device.change.has_moved());
     let other = row.regressed().next().filter(|_| !has_moved);
     let header = &sides.head.header;
     let clocks = match other.map(|metric| metric.metric) {

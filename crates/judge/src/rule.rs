@@ -17,8 +17,9 @@
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex};
 
-use crate::judgement::Word;
+use crate::judgement::{Comparison, Word};
 use regatta_core::metric::walsh_averages;
+use regatta_worker::units::{Ratio, Share};
 use statrs::distribution::{ContinuousCDF, Normal};
 
 /// Numbers of pairs, or of invocations of the head, after which the rule looks.
@@ -115,24 +116,6 @@ impl Terms {
     }
 }
 
-/// The verdict (inconclusive if nothing is shown), the estimate and the interval; all are differences of
-/// logarithms.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RuleResult {
-    /// The verdict.
-    pub word: Word,
-    /// The estimated change.
-    pub change: f64,
-    /// The lower end of the 90 % interval; infinite where there are too few values for one.
-    pub low: f64,
-    /// The upper end.
-    pub high: f64,
-    /// Half of the wider interval of the two: what a repetition can be expected to show.
-    pub half_width: f64,
-    /// Slow starts of both sides.
-    pub slow_starts: SlowStarts,
-}
-
 /// Invocations that take far longer than the base's median: how many there are of how many, and
 /// how much they cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -160,8 +143,8 @@ enum Ranks {
     Signs(usize),
 }
 
-/// Compares one metric of one case. `None` where a side has no value.
-pub fn compare(sides: BothSides<'_>, terms: Terms) -> Option<RuleResult> {
+/// Compares one metric of one case, and counts its slow starts. `None` where a side has no value.
+pub fn compare(sides: BothSides<'_>, terms: Terms) -> Option<(Comparison, SlowStarts)> {
     let BothSides {
         base,
         head,
@@ -194,29 +177,23 @@ pub fn compare(sides: BothSides<'_>, terms: Terms) -> Option<RuleResult> {
         views.push((Ranks::Signs(base.len()), each));
     }
 
-    let mut shown = RuleResult {
-        word: Word::Inconclusive,
-        change: 0.0,
-        low: f64::NEG_INFINITY,
-        high: f64::INFINITY,
-        half_width: 0.0,
-        slow_starts: SlowStarts::default(),
-    };
+    // The widest interval is the one that a repetition can be expected to show.
+    let (mut change, mut low, mut high) = (0.0, f64::NEG_INFINITY, f64::INFINITY);
+    let mut half_width = 0.0;
     let fewest = base.len().min(head.len());
     for (at, (ranks, sorted)) in views.iter().enumerate() {
-        let (low, high) = if fewest >= FEWEST {
+        let ends = if fewest >= FEWEST {
             ranks.interval(sorted, END)
         } else {
             (f64::NEG_INFINITY, f64::INFINITY)
         };
-        shown.half_width = f64::max(shown.half_width, (high - low) / 2.0);
-        if at == 0 || high - low < shown.high - shown.low {
-            (shown.change, shown.low, shown.high) = (median(sorted), low, high);
+        half_width = f64::max(half_width, (ends.1 - ends.0) / 2.0);
+        if at == 0 || ends.1 - ends.0 < high - low {
+            (change, (low, high)) = (median(sorted), ends);
         }
     }
 
     let (slow, chance_of_slow) = slow_starts(sides, threshold + day);
-    shown.slow_starts = slow;
     let more_slow = slow.head.0 > slow.base.0;
 
     let (base_ends, head_ends) = (ends(base), ends(head));
@@ -251,23 +228,34 @@ pub fn compare(sides: BothSides<'_>, terms: Terms) -> Option<RuleResult> {
         };
         ranks.interval(sorted, share)
     };
-    let slower = shown.low > beyond && views.iter().any(|view| certain(view, error).0 > day);
+    let slower = low > beyond && views.iter().any(|view| certain(view, error).0 > day);
     let is_faster = |view| certain(view, error_of_improved).1 < -day;
-    let faster = shown.high < -beyond && views.iter().any(is_faster);
+    let faster = high < -beyond && views.iter().any(is_faster);
 
     let is_apart = head_ends.0 - base_ends.1 >= apart || pairs_apart(1.0);
-    shown.word = if is_apart || chance_of_slow <= error || slower {
+    let word = if is_apart || chance_of_slow <= error || slower {
         Word::Regressed
     } else if more_slow && (slow.likely || !last) {
         Word::Inconclusive
     } else if base_ends.0 - head_ends.1 >= apart || pairs_apart(-1.0) || faster {
         Word::Improved
-    } else if -threshold <= shown.low && shown.high <= threshold {
+    } else if -threshold <= low && high <= threshold {
         Word::Same
     } else {
         Word::Inconclusive
     };
-    Some(shown)
+    let twice = (2.0 * threshold.exp_m1()).ln_1p();
+    // The smallest change that the last look would call in 95 of 100 repetitions.
+    let half_then = half_width * (fewest as f64 / f64::from(LOOKS[LOOKS.len() - 1])).sqrt();
+    let detectable = Share((threshold + 5.0 * half_then).exp_m1());
+    let counts = (base.len(), head.len());
+    let (ratio, threshold_share) = (Ratio(change.exp()), Share(threshold.exp_m1()));
+    let mut comparison = Comparison::new(word, ratio, threshold_share, counts).within(low, high);
+    comparison.paired = paired;
+    comparison.detectable = comparison.low.filter(|_| paired).map(|_| detectable);
+    comparison.may_be_worse =
+        word == Word::Inconclusive && (change > threshold || high > twice || slow.likely);
+    Some((comparison, slow))
 }
 
 /// The chance that all starts of one side are slow and none of the other, where each start is with
@@ -333,61 +321,45 @@ pub fn next_look(pairs: u32) -> Option<u32> {
     LOOKS.into_iter().find(|look| *look > pairs)
 }
 
-/// By how much the values of one side lie above those of another: the middle of all differences,
-/// and the ends of its 90 % interval.
-pub fn shift(base: &[f64], head: &[f64]) -> Option<(f64, f64, f64)> {
+/// By how much the head's values lie above the base's, which are known to differ: the middle of all
+/// differences, and its 90 % interval.
+pub fn shift(sides: BothSides<'_>, threshold: Share) -> Option<Comparison> {
+    let BothSides { base, head, .. } = sides;
     if base.is_empty() || head.is_empty() {
         return None;
     }
     let sorted = differences(base, head);
-    let (base, head) = (base.len(), head.len());
+    let counts @ (base, head) = (base.len(), head.len());
     let (low, high) = Ranks::All { base, head }.interval(&sorted, END);
-    Some((median(&sorted), low, high))
+    let ratio = Ratio(median(&sorted).exp());
+    let word = if ratio > Ratio::ONE {
+        Word::Regressed
+    } else {
+        Word::Improved
+    };
+    Some(Comparison::new(word, ratio, threshold, counts).within(low, high))
 }
 
-impl RuleResult {
+impl SlowStarts {
     /// True where some starts are slow beside the change itself, which the other starts do not show.
-    pub fn has_slower_starts(&self) -> bool {
-        self.slow_starts.likely && self.slow_starts.times > SLOW_START * self.change.exp()
-    }
-
-    /// The same of head's values that are greater by so much.
-    pub fn shifted(self, shift: f64) -> RuleResult {
-        RuleResult {
-            change: self.change + shift,
-            low: self.low + shift,
-            high: self.high + shift,
-            ..self
-        }
-    }
-
-    /// True for an open comparison that may hide a regression: its estimate lies beyond the
-    /// threshold, its interval beyond two, or slow starts are likely.
-    pub fn may_be_worse(&self, threshold: f64) -> bool {
-        let twice = (2.0 * threshold.exp_m1()).ln_1p();
-        self.word == Word::Inconclusive
-            && (self.change > threshold || self.high > twice || self.slow_starts.likely)
-    }
-
-    /// The smallest change that the last look would call in 95 of 100 repetitions: the
-    /// threshold and five half widths. Infinite where there are too few pairs for an interval.
-    pub fn detectable(&self, threshold: f64, pairs: usize) -> f64 {
-        let last = f64::from(LOOKS[LOOKS.len() - 1]);
-        threshold + 5.0 * self.half_width * (pairs as f64 / last).sqrt()
+    pub fn are_slower_than(&self, change: Ratio) -> bool {
+        self.likely && self.times > SLOW_START * change.0
     }
 }
 
 /// The pairs in all that would decide, if the estimate and the spread stay: more by the square of
 /// how often the interval's half has to fit between the estimate and the threshold.
-pub fn needed_pairs(result: &RuleResult, terms: &Terms, pairs: usize) -> f64 {
-    let half = (result.high - result.low) / 2.0;
-    let room = (terms.threshold - result.change.abs()).abs();
-    let narrow = if half.is_finite() {
-        (pairs as f64 * (half / room).powi(2)).ceil()
-    } else {
-        0.0
-    };
-    let fewest = if result.change.abs() > terms.threshold {
+pub fn needed_pairs(comparison: &Comparison, terms: &Terms, pairs: usize) -> f64 {
+    let change = comparison.ratio.0.ln().abs();
+    let room = (terms.threshold - change).abs();
+    let narrow = comparison
+        .low
+        .zip(comparison.high)
+        .map_or(0.0, |(low, high)| {
+            let half = (high / low).0.ln() / 2.0;
+            (pairs as f64 * (half / room).powi(2)).ceil()
+        });
+    let fewest = if change > terms.threshold {
         fewest_to_show(terms.error)
     } else {
         FEWEST

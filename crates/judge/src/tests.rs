@@ -209,12 +209,10 @@ fn a_row_says_what_would_decide_it_and_what_is_measured_again() {
     for (word, ends) in [(Word::Same, false), (Word::Regressed, true)] {
         let mut judgement = judgement.clone();
         for Row { metrics, .. } in &mut judgement.rows {
-            let wall = judgement::MetricRow {
-                open: false,
-                ..metrics[0].clone()
-            };
+            let mut wall = metrics[0].clone();
+            wall.change.open = false;
             let mut cpu = wall.clone();
-            (cpu.metric, cpu.word) = (Metric::CpuTime, word);
+            (cpu.metric, cpu.change.word) = (Metric::CpuTime, word);
             *metrics = vec![wall, cpu];
         }
         assert_eq!(next(&judgement, 5, &times).is_none(), ends);
@@ -309,9 +307,9 @@ fn disturbed_invocations_are_left_out_where_five_are_there() {
         side("b", vec![(A, mixed)]),
     );
     let judgement = against(&head, &base);
-    let change = row(&judgement, A).change().unwrap();
+    let device = row(&judgement, A).metric(Metric::Device).unwrap();
     assert_eq!(row(&judgement, A).word, Word::Same);
-    assert_eq!((change.invocations, change.left_out), ((5, 5), 4));
+    assert_eq!((device.change.invocations, device.left_out), ((5, 5), 4));
 }
 
 #[test]
@@ -337,7 +335,7 @@ fn host_time_is_compared_by_its_ratio_to_the_reference() {
         let [base, head] = in_pairs(base, head);
         let judgement = against(&head, &base);
         let host = row(&judgement, A).metric(Metric::Host).unwrap();
-        assert_eq!(host.word, wanted);
+        assert_eq!(host.change.word, wanted);
         assert_eq!((host.base, host.head), (40_000.0, 80_000.0));
     }
 }

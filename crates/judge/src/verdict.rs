@@ -101,7 +101,7 @@ fn shown(judgement: &Judgement) -> String {
     }
     let by_cpu = judgement.rows.iter().filter(|row| {
         let device = row.metric(Metric::Device);
-        device.is_some_and(|device| device.by_cpu_time)
+        device.is_some_and(|device| device.change.by_cpu_time)
     });
     match by_cpu.count() {
         0 => {}
@@ -226,7 +226,7 @@ fn open(judgement: &Judgement) -> impl Iterator<Item = String> {
         let why = why(&worst.reason);
         format!("worst inconclusive case {}: {why}", worst.case)
     });
-    let undecided = expectations().filter(|result| result.may_be_worse);
+    let undecided = expectations().filter(|result| result.may_be_worse());
     let undecided = worst(undecided, |result| result.excess()).map(|worst| {
         let (name, subject, sentence) = (&worst.name, worst.subject(), worst.sentence());
         let why = why(&worst.reason);

@@ -62,7 +62,7 @@ fn is_slower(row: &Row) -> bool {
 
 fn device_time_is(row: &Row, word: Word) -> bool {
     row.metric(Metric::Device)
-        .is_some_and(|metric| metric.word == word)
+        .is_some_and(|metric| metric.change.word == word)
 }
 
 /// The paragraph; empty where nothing changed, or no axes describe what did.

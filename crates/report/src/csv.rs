@@ -158,7 +158,7 @@ const TEXTS: [&[Column<Row>]; 2] = [
 /// Columns of each metric, after its key: its value on both sides, in nanoseconds or bytes, and
 /// the change, whose interval is of 90 %.
 const OF_METRIC: [Column<MetricRow>; 9] = [
-    ("word", |metric| metric.word.name().to_owned()),
+    ("word", |metric| metric.change.word.name().to_owned()),
     ("base", |metric| cell(Some(metric.base))),
     ("head", |metric| cell(Some(metric.head))),
     ("ratio", |metric| cell(Some(metric.change.ratio.0))),

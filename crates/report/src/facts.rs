@@ -226,9 +226,10 @@ fn effective(head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Vec<Fact> 
 /// that are ignored last.
 pub(crate) fn changes(row: &Row) -> Vec<String> {
     let metrics = row.metrics.iter();
+    let metrics = metrics
+        .filter(|metric| metric.metric != Metric::Device && metric.change.word != Word::Same);
     let metrics =
-        metrics.filter(|metric| metric.metric != Metric::Device && metric.word != Word::Same);
-    let metrics = metrics.map(|metric| format!("{}: {}", metric.word.name(), metric.changed()));
+        metrics.map(|metric| format!("{}: {}", metric.change.word.name(), metric.changed()));
     let changes = row.structure.iter().flatten().map(ToString::to_string);
     let uncounted = Uncounted::sentence(&row.uncounted);
     uncounted

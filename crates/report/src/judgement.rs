@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::Report;
 use super::by_axes::by_axes;
 use super::document::{Block, Document, Table, TableRow, Tone};
-use super::summary::{RowList, SortedRows, evidence, interval, reproduce};
+use super::summary::{RowList, SortedRows, evidence, reproduce};
 use super::text::shorten;
 use regatta_core::suite::{Metric, Quantity};
 use regatta_judge::judgement::{
@@ -322,9 +322,11 @@ fn of_all(rows: &[&Row], paragraphs: impl Fn(&Row, bool) -> Vec<String>) -> Vec<
 /// where it decided.
 fn metrics(row: &Row) -> Vec<TableRow> {
     let mut shown: Vec<&MetricRow> = row.metric(Metric::Device).into_iter().collect();
-    let first = row.first_metric().filter(|first| first.word == row.word);
+    let first = row
+        .first_metric()
+        .filter(|first| first.change.word == row.word);
     let cpu = row.metric(Metric::CpuTime);
-    let cpu = cpu.filter(|_| shown.iter().any(|device| device.by_cpu_time));
+    let cpu = cpu.filter(|_| shown.iter().any(|device| device.change.by_cpu_time));
     for other in first.into_iter().chain(row.regressed()).chain(cpu) {
         if shown.iter().all(|shown| shown.metric != other.metric) {
             shown.push(other);
@@ -348,7 +350,7 @@ fn metrics(row: &Row) -> Vec<TableRow> {
                 metric.metric.value(metric.base),
                 metric.metric.value(metric.head),
                 short(metric.change.ratio),
-                interval(&metric.change).unwrap_or_default(),
+                metric.change.interval().unwrap_or_default(),
             ],
             ..TableRow::default()
         });
@@ -642,7 +644,7 @@ mod tests {
         let mut scene = fixture::failed();
         let mut rows = scene.judgement.rows.iter_mut();
         let row = rows.find(|row| row.word == Word::Regressed).unwrap();
-        row.metrics[0].word = Word::Same;
+        row.metrics[0].change.word = Word::Same;
         for (metric, base, head) in [
             (Metric::Host, 52_100.0, 352_400.0),
             (Metric::FirstCall, 1e6, 3e6),

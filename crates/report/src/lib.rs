@@ -319,7 +319,7 @@ mod tests {
         let mut scene = fixture::failed();
         let rows = &mut scene.judgement.rows;
         rows.retain(|row| row.case.0.contains("cudnn"));
-        let change = rows[0].change().unwrap().clone();
+        let change = *rows[0].change().unwrap();
         assert_all_show(&scene, ["+11.8 %", "[+11.2 %, +12.5 %]"]);
 
         let figures = [Some(change.ratio), change.low, change.high].map(|figure| figure.unwrap().0);
@@ -341,7 +341,7 @@ mod tests {
 
         // The same for another metric that regressed alone.
         let row = &mut scene.judgement.rows[0];
-        row.metrics[0].word = Word::Same;
+        row.metrics[0].change.word = Word::Same;
         let host = fixture::metric(Metric::Host, Word::Regressed, 52_100.0, 352_400.0);
         row.metrics.push(host);
         assert_all_show(&scene, ["6.76x", "[6.72x, 6.80x]"]);

@@ -6,7 +6,7 @@ use super::Report;
 use super::document::Tone;
 use super::text::shell_command;
 use regatta_core::suite::{Metric, names_a_file};
-use regatta_judge::judgement::{Change, ExpectationResult, Judgement, Row, Word};
+use regatta_judge::judgement::{ExpectationResult, Judgement, Row, Word};
 use regatta_measure::laps::TimeSpent;
 use regatta_worker::units::{Elapsed, Nanoseconds, Share};
 
@@ -138,12 +138,7 @@ pub(crate) fn evidence(row: &Row) -> Option<Vec<String>> {
     };
     let figures = [metric.from_to(), metric.change.ratio.to_string()];
     let parts = name.into_iter().chain(figures);
-    Some(parts.chain(interval(&metric.change)).collect())
-}
-
-/// The interval of a change, in the unit of its estimate: `[+10.1 %, +14.2 %]`.
-pub(crate) fn interval(change: &Change) -> Option<String> {
-    Some(change.interval()?.to_string())
+    Some(parts.chain(metric.change.interval()).collect())
 }
 
 /// The command that gives the verdict again of the cases whose id matches `pattern`.

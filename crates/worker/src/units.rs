@@ -133,7 +133,7 @@ macro_rules! operators {
 mod ratio;
 mod time;
 
-pub use ratio::{Probability, Ratio, RatioInterval, Share};
+pub use ratio::{Probability, Ratio, Share};
 pub use time::{Bytes, Elapsed, Nanoseconds, Rate, from_to, part_of};
 
 /// The text for a missing number.

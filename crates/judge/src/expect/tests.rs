@@ -89,7 +89,7 @@ loaded 990 100 => regressed
         let mut next = || sides.next().unwrap();
         let result = result_of(next(), next(), next());
         let (expected, reason) = expected.split_once(" | ").unwrap_or((expected, ""));
-        let worse = if result.may_be_worse { "?" } else { "" };
+        let worse = if result.may_be_worse() { "?" } else { "" };
         let why = result.reason.clone().unwrap_or_default();
         let word = format!("{}{worse}", result.word.name());
         assert_eq!(word, expected, "{line}: {why}");
@@ -331,7 +331,7 @@ fn beside_other_programs_cpu_time_decides_what_the_time_that_passes_leaves_open(
         let why = result.reason.clone().unwrap_or_default();
         assert_eq!(result.word, wanted, "{wall}, {cpu}, {tasks}: {why}");
         assert!(why.contains(reason), "{wall}, {cpu}, {tasks}: {why}");
-        assert_eq!(result.may_be_worse, wanted == Word::Inconclusive);
+        assert_eq!(result.may_be_worse(), wanted == Word::Inconclusive);
     }
     let [two, eight] = [2, 8].map(|tasks| on_cpu(1.0, 1.0, tasks));
     let unknown = side("run", vec![]).header;

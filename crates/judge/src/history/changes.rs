@@ -6,7 +6,6 @@
 //! places is a change, the [rule](crate::rule) of gates decides, by the runs on its two sides; the
 //! two parts are then searched again.
 
-use crate::judgement::Word;
 use crate::rule::{BothSides, EXACT_LIMIT, FEWEST, Terms, compare};
 use regatta_core::record::median;
 
@@ -161,8 +160,8 @@ impl ChangeSearch<'_> {
         let thinned = |side: Vec<f64>| -> Vec<f64> { side.into_iter().step_by(every).collect() };
         let (base, head) = (thinned(base), thinned(head));
         let sides = BothSides::new(&base, &head);
-        let result = compare(sides, Terms::last(0.0, self.error)).map(|result| result.word);
-        matches!(result, Some(Word::Regressed | Word::Improved)) && self.stands_out(left, right)
+        let comparison = compare(sides, Terms::last(0.0, self.error));
+        comparison.is_some_and(|(shown, _)| shown.has_moved()) && self.stands_out(left, right)
     }
 
     /// True where half of a change lies between the runs next to it, as many as tell half of it

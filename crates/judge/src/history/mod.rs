@@ -15,7 +15,7 @@ mod moved;
 
 use rayon::prelude::*;
 
-use crate::judgement::{Mismatch, Word};
+use crate::judgement::{Comparison, Mismatch};
 use crate::rule::{BothSides, FEWEST, GATE_ERROR, Terms, compare, shift};
 use changes::{beside, changes, correlation, middle};
 use regatta_core::record::history::{CaseTimes, History};
@@ -55,12 +55,9 @@ pub struct Step {
     pub from_ns: Nanoseconds,
     /// Level after.
     pub to_ns: Nanoseconds,
-    /// By how much: the median of all ratios of a run after to one before.
-    pub ratio: Ratio,
-    /// Lower end of its 90 % interval.
-    pub low: Ratio,
-    /// Upper end.
-    pub high: Ratio,
+    /// Runs after against runs before: the median of all ratios.
+    #[serde(flatten)]
+    pub change: Comparison,
     /// Runs after it, to the next change or the last run.
     pub runs_after: usize,
 }
@@ -330,22 +327,19 @@ fn steps(series: &Series, logs: &[f64], mut places: Vec<usize>) -> Vec<(usize, S
         let steps = ends.windows(3).filter_map(|window| {
             let [from, at, to] = [window[0], window[1], window[2]];
             let (left, right) = beside(&logs[from..at], &logs[at..to]);
-            let (change, low, high) = shift(&left, &right)?;
             let step = Step {
                 run: series.runs[at] as usize,
                 before: series.runs[at - 1] as usize,
                 from_ns: median(&series.times[from..at])?,
                 to_ns: median(&series.times[at..to])?,
-                ratio: Ratio(change.exp()),
-                low: Ratio(low.exp()),
-                high: Ratio(high.exp()),
+                change: shift(BothSides::new(&left, &right), THRESHOLD)?,
                 runs_after: to - at,
             };
             Some((at, step))
         });
         let steps: Vec<(usize, Step)> = steps.collect();
         // The smallest goes first: without it, its neighbours are of more runs.
-        let size = |step: &(usize, Step)| step.1.ratio.0.ln().abs();
+        let size = |step: &(usize, Step)| step.1.change.ratio.0.ln().abs();
         let smallest = steps.iter().min_by(|a, b| size(a).total_cmp(&size(b)));
         match smallest.filter(|step| size(step) < THRESHOLD.0.ln_1p()) {
             Some(small) => places.retain(|at| *at != small.0),
@@ -452,7 +446,7 @@ impl Ends {
             let before = steps
                 .iter()
                 .filter(|(step, _)| (from + 1..=at).contains(step));
-            let explained: f64 = before.map(|(_, step)| step.ratio.0.ln()).sum();
+            let explained: f64 = before.map(|(_, step)| step.change.ratio.0.ln()).sum();
             let of_run = series.values.get(at).into_iter().flatten();
             of_run.map(|time| time.0.ln() - explained).collect()
         };
@@ -467,7 +461,8 @@ impl Ends {
 
     /// By how much the newest run lies above the oldest.
     fn shift(&self) -> Option<f64> {
-        Some(shift(&self.base, &self.head)?.0)
+        let shift = shift(BothSides::new(&self.base, &self.head), THRESHOLD)?;
+        Some(shift.ratio.0.ln())
     }
 
     /// True if the series drifts by the [rule](crate::rule) of gates, without the shift that the two
@@ -479,16 +474,13 @@ impl Ends {
             day: f64::ln_1p(DAY),
             ..Terms::last(THRESHOLD.0.ln_1p(), GATE_ERROR / cases.max(1) as f64)
         };
-        let result = compare(values, terms)?;
-        let moved = matches!(result.word, Word::Regressed | Word::Improved);
-        moved.then_some(Step {
+        let (change, _) = compare(values, terms)?;
+        change.has_moved().then_some(Step {
             run: *series.runs.last()? as usize,
             before: *series.runs.get(self.from)? as usize,
             from_ns: *series.times.get(self.from)?,
             to_ns: *series.times.last()?,
-            ratio: Ratio(result.change.exp()),
-            low: Ratio(result.low.exp()),
-            high: Ratio(result.high.exp()),
+            change,
             runs_after: 1,
         })
     }

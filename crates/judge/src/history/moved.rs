@@ -54,9 +54,9 @@ pub(super) fn events(
             continue;
         }
         // One that changed by much more has a reason of its own.
-        let usual = step.ratio.0.ln();
+        let usual = step.change.ratio.0.ln();
         let alike = |(_, other): &CaseStep| {
-            let own = other.ratio.0.ln();
+            let own = other.change.ratio.0.ln();
             near(other, step) && (own - usual).abs() <= usual.abs().max(2.0 * THRESHOLD.0)
         };
         left.retain(|change| !alike(change));
@@ -76,7 +76,10 @@ pub(super) fn events(
             // A case may change twice within these few runs.
             let mut seen = BTreeSet::new();
             together.retain(|(case, _)| seen.insert(*case));
-            let ratios: Vec<f64> = together.iter().map(|(_, step)| step.ratio.0.ln()).collect();
+            let ratios: Vec<f64> = together
+                .iter()
+                .map(|(_, step)| step.change.ratio.0.ln())
+                .collect();
             let with = together.iter().map(|(case, _)| *case).collect();
             let mut event = context.event(together[0].1, with, false);
             event.ratio = Ratio(middle(&ratios).exp());
@@ -98,7 +101,7 @@ pub(super) fn crept(
     let mut drifts = Vec::new();
     for slower in [true, false] {
         let crept = cases.iter().enumerate().filter_map(|(case, trend)| {
-            let ratio = trend.creep.as_ref()?.ratio;
+            let ratio = trend.creep.as_ref()?.change.ratio;
             ((ratio > Ratio::ONE) == slower).then_some((case, ratio.0.ln()))
         });
         let mut crept: Vec<(usize, f64)> = crept.collect();
@@ -108,9 +111,13 @@ pub(super) fn crept(
             drifts.push(Crept { who, cases, ratio });
         };
         let of_all = shared.and_then(|shared| shared.creep.as_ref());
-        if let Some(creep) = of_all.filter(|creep| (creep.ratio > Ratio::ONE) == slower) {
+        if let Some(creep) = of_all.filter(|creep| (creep.change.ratio > Ratio::ONE) == slower) {
             let timed = cases.iter().enumerate().filter(|(_, trend)| trend.runs > 0);
-            push(timed.map(|(case, _)| case).collect(), creep.ratio, true);
+            push(
+                timed.map(|(case, _)| case).collect(),
+                creep.change.ratio,
+                true,
+            );
         }
         if !crept.is_empty() {
             let (cases, ratios): (Vec<usize>, Vec<f64>) = crept.into_iter().unzip();
@@ -121,11 +128,11 @@ pub(super) fn crept(
 }
 
 fn is_slower(step: &Step) -> bool {
-    step.ratio > Ratio::ONE
+    step.change.ratio > Ratio::ONE
 }
 
 fn size(step: &Step) -> f64 {
-    step.ratio.0.ln().abs()
+    step.change.ratio.0.ln().abs()
 }
 
 fn within(run: usize, other: usize) -> bool {
@@ -175,7 +182,7 @@ impl Movers<'_> {
             };
             there += 1;
             let own = (right / left).0.ln();
-            let usual = step.ratio.0.ln();
+            let usual = step.change.ratio.0.ln();
             // Half of it, and on the same side.
             if own * usual.signum() >= 0.5 * usual.abs() {
                 moved.push((case, own.abs()));
@@ -225,7 +232,7 @@ impl Movers<'_> {
                 Who::Machine
             },
             cases,
-            ratio: step.ratio,
+            ratio: step.change.ratio,
             most: step.clone(),
             code,
             machine,

@@ -5,7 +5,7 @@ use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
-use crate::judgement::Mismatch;
+use crate::judgement::{Mismatch, Word};
 use regatta_core::record::history::{About, CaseTimes, HistoryRun};
 use regatta_core::record::{Fault, Git};
 use regatta_worker::case::CaseId;
@@ -63,8 +63,15 @@ fn a_step_is_found_where_it_is_and_as_large_as_it_is() {
     assert_eq!(at(&trend), [40]);
     let step = &trend.steps[0];
     assert_eq!((step.before, step.runs_after), (39, 20));
-    assert!((step.ratio.0 - 1.05).abs() < 0.006, "{step:?}");
-    assert!(step.low < step.ratio && step.ratio < step.high);
+    assert!((step.change.ratio.0 - 1.05).abs() < 0.006, "{step:?}");
+    let Comparison {
+        ratio, low, high, ..
+    } = step.change;
+    assert!(low.unwrap() < ratio && ratio < high.unwrap());
+    assert_eq!(
+        (step.change.word, step.change.invocations),
+        (Word::Regressed, (40, 20))
+    );
     assert!((step.to_ns / step.from_ns).0 > 1.04);
     assert_eq!(trend.creep, None);
     assert!((trend.since_reference().unwrap().0 - 1.05).abs() < 0.01);
@@ -111,8 +118,11 @@ fn what_creeps_has_no_day_and_is_told_against_the_oldest_run() {
     let trend = alone(120, slope(0.1));
     assert!(at(&trend).is_empty());
     let creep = trend.creep.unwrap();
-    assert!((creep.ratio.0 - 1.1).abs() < 0.025, "{creep:?}");
-    assert!(creep.low <= creep.ratio && creep.ratio <= creep.high);
+    assert!((creep.change.ratio.0 - 1.1).abs() < 0.025, "{creep:?}");
+    let Comparison {
+        ratio, low, high, ..
+    } = creep.change;
+    assert!(low.unwrap() <= ratio && ratio <= high.unwrap());
     // A step on top of it is reported on its own.
     let both = alone(120, |run| {
         let step = if run < 70 { 1.0 } else { 1.3 };
@@ -120,7 +130,7 @@ fn what_creeps_has_no_day_and_is_told_against_the_oldest_run() {
     });
     assert_eq!(at(&both), [70]);
     let creep = both.creep.unwrap();
-    assert!((1.05..1.13).contains(&creep.ratio.0), "{creep:?}");
+    assert!((1.05..1.13).contains(&creep.change.ratio.0), "{creep:?}");
     // A drift below the day-to-day allowance does not count.
     assert_eq!(alone(120, slope(0.03)).creep, None);
 }
@@ -131,7 +141,7 @@ fn few_runs_creep_in_either_direction_and_unchanged_ones_in_none() {
         let trend = alone(12, |run| by.powi(run as i32));
         assert!(trend.steps.is_empty());
         let creep = trend.creep.unwrap();
-        assert!((creep.ratio.0 - expected).abs() < 0.025, "{creep:?}");
+        assert!((creep.change.ratio.0 - expected).abs() < 0.025, "{creep:?}");
         assert_eq!((creep.to_ns / creep.from_ns).0 > 1.0, by > 1.0);
     }
     assert_eq!(alone(12, |_| 1.0).creep, None);
@@ -149,7 +159,7 @@ fn runs_of_one_value_creep_with_their_neighbours() {
     let trend = medians(0.12);
     assert!(trend.steps.is_empty());
     let creep = trend.creep.unwrap();
-    assert!((creep.ratio.0 - 1.1).abs() < 0.02, "{creep:?}");
+    assert!((creep.change.ratio.0 - 1.1).abs() < 0.02, "{creep:?}");
     assert_eq!(medians(0.0).creep, None);
 }
 
@@ -210,7 +220,7 @@ fn a_slow_day_of_all_is_no_creep_and_a_drift_of_all_is_one() {
     assert_eq!((shared.unwrap().creep, crept(&cases)), (None, 0));
     let (shared, cases) = twenty(|run| 1.0 + 0.2 * run as f64 / 99.0);
     let creep = shared.unwrap().creep.unwrap();
-    assert!((creep.ratio.0 - 1.18).abs() < 0.03, "{creep:?}");
+    assert!((creep.change.ratio.0 - 1.18).abs() < 0.03, "{creep:?}");
     assert_eq!(crept(&cases), 0);
 }
 

@@ -13,7 +13,7 @@ use super::{
     signed_rank_ways,
 };
 use crate::decide::{Decision, Observed, decide};
-use crate::judgement::Word;
+use crate::judgement::{Comparison, Word};
 
 /// Metrics of a case on a GPU, among which a gate's error is shared.
 const METRICS: usize = 5;
@@ -387,7 +387,7 @@ fn gate(world: &mut World, mode: Mode, threshold: f64) -> Vec<(Decision, usize)>
                     .map(|i| value(world, Role::Head, i, case).0)
                     .collect();
                 let first = judge([&base, &head, &[], &[]], false, false);
-                if first.word == Word::Same {
+                if first.comparison.word == Word::Same {
                     return (first, 5);
                 }
                 spent = 5;
@@ -407,7 +407,8 @@ fn gate(world: &mut World, mode: Mode, threshold: f64) -> Vec<(Decision, usize)>
                 }
                 let last = pairs == LOOKS[LOOKS.len() - 1] as usize;
                 let decision = judge([&base, &head, &base_cpu, &head_cpu], paired, last);
-                if decision.word != Word::Inconclusive || last || !decision.open {
+                let Comparison { word, open, .. } = decision.comparison;
+                if word != Word::Inconclusive || last || !open {
                     let last = judge([&base, &head, &base_cpu, &head_cpu], paired, true);
                     return (last, spent + pairs);
                 }
@@ -418,9 +419,12 @@ fn gate(world: &mut World, mode: Mode, threshold: f64) -> Vec<(Decision, usize)>
 }
 
 fn exit_code(rows: &[(Decision, usize)]) -> u8 {
-    if rows.iter().any(|(row, _)| row.word == Word::Regressed) {
+    if rows
+        .iter()
+        .any(|(row, _)| row.comparison.word == Word::Regressed)
+    {
         1
-    } else if rows.iter().any(|(row, _)| row.may_be_worse) {
+    } else if rows.iter().any(|(row, _)| row.comparison.may_be_worse) {
         3
     } else {
         0
@@ -472,15 +476,16 @@ fn rates(noise: Noise, mode: Mode, sweeps: usize, cases: usize) -> Rates {
             .take(15)
             .enumerate()
         {
-            called[case / 5] += usize::from(row.word == Word::Regressed);
+            called[case / 5] += usize::from(row.comparison.word == Word::Regressed);
         }
         let mut shown = world(1000 * sweep + 10);
-        for (effect, (row, pairs)) in shown.effect.iter_mut().zip(&rows).take(5) {
-            *effect = row.result.detectable(threshold, *pairs).exp();
+        for (effect, (row, _)) in shown.effect.iter_mut().zip(&rows).take(5) {
+            let detectable = row.comparison.detectable;
+            *effect = detectable.map_or(*effect, |share| 1.0 + share.0);
         }
         if mode == Mode::Pairs {
             for (row, _) in gate(&mut shown, mode, threshold).iter().take(5) {
-                stated.0 += usize::from(row.word == Word::Regressed);
+                stated.0 += usize::from(row.comparison.word == Word::Regressed);
                 stated.1 += 1;
             }
         }
@@ -552,7 +557,7 @@ fn random_suites(noise: Noise, suites: usize) -> [usize; 3] {
         counts[usize::from(!slower)] += usize::from(red);
         let unmoved = rows.iter().zip(moved).filter(|(_, moved)| !moved);
         counts[2] += unmoved
-            .filter(|((row, _), _)| row.word == Word::Regressed)
+            .filter(|((row, _), _)| row.comparison.word == Word::Regressed)
             .count();
     }
     counts
@@ -574,7 +579,7 @@ fn starts_that_are_slow_on_the_head_alone_do_not_pass() {
         slow.collect()
     };
     let never = usize::MAX;
-    let word = |base: &[f64], head: &[f64], paired| {
+    let compared = |base: &[f64], head: &[f64], paired| {
         let terms = Terms::last(0.05_f64.ln_1p(), 1e-5);
         let series = BothSides {
             base,
@@ -592,25 +597,24 @@ fn starts_that_are_slow_on_the_head_alone_do_not_pass() {
         (35, 5, 3.0, false),
     ] {
         let base = side(if paired { starts } else { 5 }, never, 1.0);
-        let result = word(&base, &side(starts, every, times), paired);
-        let passes = !result.may_be_worse(0.05_f64.ln_1p()) && result.word != Word::Regressed;
+        let (result, slow) = compared(&base, &side(starts, every, times), paired);
         assert!(
-            !passes,
+            result.may_be_worse || result.word == Word::Regressed,
             "every {every}th of {starts} takes {times} times as long: {result:?}"
         );
-        assert_eq!(result.slow_starts.head.0, starts / every);
+        assert_eq!(slow.head.0, starts / every);
     }
     // Half of the starts are slow: the change lies between those of both kinds.
-    let often = word(&side(35, never, 1.0), &side(35, 2, 3.0), true);
-    assert!(often.has_slower_starts(), "{often:?}");
+    let (often, slow) = compared(&side(35, never, 1.0), &side(35, 2, 3.0), true);
+    assert!(slow.are_slower_than(often.ratio), "{often:?}");
     let all: Vec<f64> = side(35, never, 1.0).iter().map(|log| log + 1.1).collect();
-    let each = word(&side(35, never, 1.0), &all, true);
-    assert!(each.slow_starts.likely && !each.has_slower_starts());
+    let (each, slow) = compared(&side(35, never, 1.0), &all, true);
+    assert!(slow.likely && !slow.are_slower_than(each.ratio));
     // As many on both sides are the machine's.
     let both = side(35, 4, 3.0);
-    assert_eq!(word(&both, &both, true).word, Word::Same);
+    assert_eq!(compared(&both, &both, true).0.word, Word::Same);
     // One in 35 is chance.
-    let one = word(&side(35, never, 1.0), &side(35, 35, 3.0), true);
+    let (one, _) = compared(&side(35, never, 1.0), &side(35, 35, 3.0), true);
     assert_eq!(one.word, Word::Same);
 }
 
@@ -630,7 +634,7 @@ fn five_starts_a_side_in_two_modes_are_measured_again() {
             paired: true,
             in_turns: false,
         };
-        super::compare(series, terms).unwrap().word
+        super::compare(series, terms).unwrap().0.word
     };
     assert_eq!(word(3.0, false), Word::Inconclusive);
     assert_eq!(word(5.0, false), Word::Regressed);
@@ -724,26 +728,27 @@ fn of_pairs_in_turns_the_ratio_tells_which_start_is_slow_and_what_lies_apart() {
         [true, false].map(|in_turns| super::compare(series(in_turns), terms).unwrap())
     };
     // One start in three of the base takes twice as long, and none of the head.
-    let [turns, _] = decided(&|at| if at % 3 == 0 { -0.7 } else { 0.0 }, 15, true);
-    assert_eq!((turns.slow_starts.base.0, turns.slow_starts.head.0), (5, 0));
+    let [(_, slow), _] = decided(&|at| if at % 3 == 0 { -0.7 } else { 0.0 }, 15, true);
+    assert_eq!((slow.base.0, slow.head.0), (5, 0));
     // The other way round it may be worse.
-    let [turns, _] = decided(&|at| if at % 3 == 0 { 0.7 } else { 0.0 }, 15, true);
-    assert_eq!((turns.slow_starts.base.0, turns.slow_starts.head.0), (0, 5));
-    assert!(turns.slow_starts.likely);
+    let [(_, slow), _] = decided(&|at| if at % 3 == 0 { 0.7 } else { 0.0 }, 15, true);
+    assert_eq!((slow.base.0, slow.head.0), (0, 5));
+    assert!(slow.likely);
     // 2.4 times as long in each of ten pairs, where the machine varies by as much.
-    let [turns, beside] = decided(&|at| 0.9 + 0.01 * at as f64, 10, false);
+    let [(turns, _), (beside, _)] = decided(&|at| 0.9 + 0.01 * at as f64, 10, false);
     assert_eq!(
         (turns.word, beside.word),
         (Word::Regressed, Word::Inconclusive)
     );
-    let [turns, _] = decided(&|at| -0.9 + 0.01 * at as f64, 10, false);
+    let [(turns, _), _] = decided(&|at| -0.9 + 0.01 * at as f64, 10, false);
     assert_eq!(turns.word, Word::Improved);
     // Nineteen per cent less in ten noisy pairs is faster, beside any number of other cases; as much
     // more is measured again.
     let noise = [3, -1, 0, 2, -3, 4, -2, 1, 0, -4].map(|per_cent| f64::from(per_cent) / 100.0);
-    let by_sign = [-0.21, 0.21].map(|change| decided(&|at| change + noise[at], 10, false)[0].word);
+    let by_sign =
+        [-0.21, 0.21].map(|change| decided(&|at| change + noise[at], 10, false)[0].0.word);
     assert_eq!(by_sign, [Word::Improved, Word::Inconclusive]);
     // Five starts a side in two modes look like that by chance.
-    let [turns, _] = decided(&|_| 0.9, 5, false);
+    let [(turns, _), _] = decided(&|_| 0.9, 5, false);
     assert_eq!(turns.word, Word::Inconclusive);
 }

@@ -271,11 +271,11 @@ fn slower(runs: &Runs, outcome: VerdictOutcome) -> Vec<String> {
         if runs.are_several() {
             format!("{what} {} ({})", comparison.sentence(), runs.sentence())
         } else {
-            format!("{what} {}", comparison.change.in_words())
+            format!("{what} {}", comparison.change.ratio.in_words())
         }
     };
     let busy_reason = is(busy).then(|| sentence("the device works", busy));
-    let more = is(elapsed) && (!is(busy) || elapsed.change > busy.change);
+    let more = is(elapsed) && (!is(busy) || elapsed.change.ratio > busy.change.ratio);
     let elapsed_reason = more.then(|| sentence("the program takes", elapsed));
     busy_reason.into_iter().chain(elapsed_reason).collect()
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{Analysis, analyse};
-use crate::judgement::{VerdictOutcome, Word};
+use crate::judgement::{Comparison, VerdictOutcome, Word};
 use crate::rule::{BothSides, FEWEST as ENOUGH, GATE_ERROR, Terms, compare};
 use regatta_core::machine::{Sides, Summary};
 use regatta_core::record::median;
@@ -28,18 +28,10 @@ pub struct RunsOf {
     pub median_ns: Sides<Nanoseconds>,
     /// By how much the longest run is longer than the shortest; absent for one run.
     pub apart: Sides<Option<Share>>,
-    /// The verdict.
-    pub word: Word,
-    /// Head over base.
-    pub change: Ratio,
-    /// The 90 % interval of the change, with enough runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub interval: Option<[Ratio; 2]>,
-    /// Smallest change that counts.
-    pub threshold: Share,
-    /// True where the runs do not decide: it is slower beyond the threshold, which may be chance, or
-    /// it may be slower by more than a single run would have been let pass.
-    pub open: bool,
+    /// Head against base. It may be worse where it is slower beyond the threshold, which may be
+    /// chance, or may be slower by more than a single run would have been let pass.
+    #[serde(flatten)]
+    pub change: Comparison,
 }
 
 /// The comparison of the runs of both sides.
@@ -136,7 +128,7 @@ pub fn judge(runs: &Sides<Vec<Spent>>, asked: Option<Share>) -> Option<Runs> {
     let judged = |time: fn(&Spent) -> Nanoseconds, times: f64| {
         let values = runs.map(|runs| runs.iter().map(time).collect::<Vec<_>>());
         let high = |threshold: Share| Share(threshold.0 * times);
-        let compared = if many {
+        let change = if many {
             by_rule(&values, high(threshold), high(asked.unwrap_or(THRESHOLD)))?
         } else {
             by_medians(&values, high(threshold))?
@@ -147,11 +139,7 @@ pub fn judge(runs: &Sides<Vec<Spent>>, asked: Option<Share>) -> Option<Runs> {
                 let (low, high) = ends(times)?;
                 (times.len() > 1).then(|| (high / low).growth())
             }),
-            threshold: high(threshold),
-            word: compared.0,
-            change: compared.1,
-            interval: compared.2,
-            open: compared.0 == Word::Inconclusive && compared.3,
+            change,
         })
     };
     Some(Runs {
@@ -168,38 +156,38 @@ fn ends(times: &[Nanoseconds]) -> Option<(Nanoseconds, Nanoseconds)> {
     Some((low, high))
 }
 
-/// The word, head over base, its interval, and whether it may be slower where that is open.
-type Compared = (Word, Ratio, Option<[Ratio; 2]>, bool);
-
-fn by_medians(times: &Sides<Vec<Nanoseconds>>, threshold: Share) -> Option<Compared> {
-    let change = median(&times.head)? / median(&times.base)?;
+fn by_medians(times: &Sides<Vec<Nanoseconds>>, threshold: Share) -> Option<Comparison> {
+    let ratio = median(&times.head)? / median(&times.base)?;
     let (base, head) = (ends(&times.base)?, ends(&times.head)?);
     let limit = Ratio::grown_by(threshold);
-    let (slower, faster) = (change > limit, change < limit.inverse());
+    let (slower, faster) = (ratio > limit, ratio < limit.inverse());
     let word = match (slower, faster) {
         (true, _) if base.1 < head.0 => Word::Regressed,
         (_, true) if head.1 < base.0 => Word::Improved,
         (false, false) => Word::Same,
         _ => Word::Inconclusive,
     };
-    Some((word, change, None, slower))
+    let counts = (times.base.len(), times.head.len());
+    Some(Comparison {
+        may_be_worse: slower && word == Word::Inconclusive,
+        ..Comparison::new(word, ratio, threshold, counts)
+    })
 }
 
-fn by_rule(times: &Sides<Vec<Nanoseconds>>, least: Share, let_pass: Share) -> Option<Compared> {
+fn by_rule(times: &Sides<Vec<Nanoseconds>>, least: Share, let_pass: Share) -> Option<Comparison> {
     let values = times.map(|times| -> Vec<f64> { times.iter().map(|time| time.0.ln()).collect() });
-    let least = least.0.ln_1p();
     let sides = BothSides::new(&values.base, &values.head);
     // The other half of the error is for the other of the two times.
-    let result = compare(sides, Terms::last(least, GATE_ERROR / 2.0))?;
-    let [change, low, high] = [result.change, result.low, result.high].map(|log| Ratio(log.exp()));
-    let may_be_slower = result.may_be_worse(least) || high > Ratio::grown_by(let_pass);
-    Some((result.word, change, Some([low, high]), may_be_slower))
+    let (mut change, _) = compare(sides, Terms::last(least.0.ln_1p(), GATE_ERROR / 2.0))?;
+    let passes = change.is_at_most(Ratio::grown_by(let_pass));
+    change.may_be_worse |= change.word == Word::Inconclusive && !passes;
+    Some(change)
 }
 
 impl RunsOf {
     /// The outcome that the comparison shows.
     pub fn outcome(&self) -> VerdictOutcome {
-        match (self.word, self.open) {
+        match (self.change.word, self.change.may_be_worse) {
             (Word::Regressed, _) => VerdictOutcome::Failed,
             (_, true) => VerdictOutcome::Inconclusive,
             (_, false) => VerdictOutcome::Passed,
@@ -212,10 +200,10 @@ impl RunsOf {
         apart.max_by(|a, b| a.0.total_cmp(&b.0))
     }
 
-    /// `4.9 % slower (4.1 % to 5.7 %)`, and how far runs lie apart.
+    /// `4.9 % slower, within +4.1 % and +5.7 %`, and how far runs lie apart.
     pub fn sentence(&self) -> String {
-        let mut sentence = self.change.in_words().to_string();
-        if let Some([low, high]) = self.interval {
+        let mut sentence = self.change.ratio.in_words();
+        if let Some((low, high)) = self.change.low.zip(self.change.high) {
             sentence += &format!(", within {low} and {high}");
         }
         if let Some(apart) = self.furthest() {

@@ -98,7 +98,7 @@ pub fn gate(
 
 fn is_inconclusive(row: &Row) -> bool {
     let mut metrics = row.metrics.iter();
-    metrics.any(|metric| metric.word == Word::Inconclusive)
+    metrics.any(|metric| metric.change.word == Word::Inconclusive)
 }
 
 fn against_stored(why: impl std::fmt::Display) -> String {
@@ -117,7 +117,7 @@ fn measure_pairs(
     // The same program beside itself says nothing of what a stored run shows beyond any day.
     let unshown = |row: &&Row| {
         let shown = row.regressed().next().is_some() && code.is_here();
-        let mut words = row.metrics.iter().map(|metric| metric.word);
+        let mut words = row.metrics.iter().map(|metric| metric.change.word);
         !shown && words.any(|word| !matches!(word, Word::Same | Word::Improved))
     };
     let rows = evidence.judgement.rows.iter().filter(unshown);

@@ -496,7 +496,7 @@ impl Experiment {
         let mut judgement = judge::judge(&head, self.base_side(), &options);
         if self.expectations_alone {
             let metrics = judgement.rows.iter_mut().flat_map(|row| &mut row.metrics);
-            metrics.for_each(|metric| metric.open = false);
+            metrics.for_each(|metric| metric.change.open = false);
         }
         Ok(Evidence {
             run,

@@ -53,9 +53,7 @@ pub struct CaseReading {
 
 impl CaseReading {
     fn usable(&self) -> Option<RatioReading> {
-        let row = self.metric.as_ref()?;
-        let interval = row.change.interval()?;
-        RatioReading::usable(interval, row.word)
+        RatioReading::usable(&self.metric.as_ref()?.change)
     }
 
     /// The size of the change either way, as a logarithm; 0 without one.

@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use regatta_judge::judgement::Word;
-use regatta_worker::units::{Ratio, RatioInterval};
+use regatta_judge::judgement::{Comparison, Word};
+use regatta_worker::units::Ratio;
 
 /// The result of a comparison for one case.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,13 +32,14 @@ pub struct RatioReading {
 
 impl RatioReading {
     /// A usable reading: three positive numbers in order.
-    pub fn usable(interval: RatioInterval, word: Word) -> Option<RatioReading> {
-        let numbers = [interval.low, interval.ratio, interval.high];
+    pub fn usable(comparison: &Comparison) -> Option<RatioReading> {
+        let (ratio, low, high) = (comparison.ratio, comparison.low?, comparison.high?);
+        let numbers = [low, ratio, high];
         let sound = numbers.iter().all(|r| r.is_finite() && r.0 > 0.0) && numbers.is_sorted();
         sound.then(|| RatioReading {
-            level: interval.ratio.0.ln(),
-            half_width: 0.5 * (interval.high.0 / interval.low.0).ln(),
-            word,
+            level: ratio.0.ln(),
+            half_width: 0.5 * (high.0 / low.0).ln(),
+            word: comparison.word,
         })
     }
 }

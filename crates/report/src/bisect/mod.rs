@@ -153,14 +153,14 @@ impl Bisect<'_> {
                 let name = &found.after.name;
                 let good = self.row.first().map_or("the good end", |good| &good.name);
                 match self.left().and_then(|left| left.metric.as_ref()) {
-                    Some(left) if left.word == Word::Regressed => (
+                    Some(left) if left.change.word == Word::Regressed => (
                         "PARTLY BETTER",
                         format!(
                             "{name} gives back the most, and is still {} than {good}",
                             left.change.ratio.in_words()
                         ),
                     ),
-                    Some(left) if left.word == Word::Inconclusive => (
+                    Some(left) if left.change.word == Word::Inconclusive => (
                         "FOUND",
                         format!(
                             "{name} gives back the most; whether it is as good as {good} again is \

@@ -17,10 +17,10 @@ const MAX_LISTED: usize = 8;
 pub fn reading(case: &CaseReading) -> Option<String> {
     case.word()?;
     let metric = case.metric.as_ref()?;
-    let (change, interval) = (metric.change.ratio.in_words(), metric.change.interval()?);
+    let change = metric.change.with_interval(metric.change.ratio.in_words());
     Some(match metric.metric {
-        Metric::CpuTime => format!("{change} {interval} in CPU time"),
-        _ => format!("{change} {interval}"),
+        Metric::CpuTime => format!("{change} in CPU time"),
+        _ => change,
     })
 }
 

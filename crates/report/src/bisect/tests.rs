@@ -13,10 +13,8 @@ fn of(ratio: f64) -> CaseReading {
     let word = if slower { Word::Regressed } else { Word::Same };
     let metric = json!({
         "metric": "device", "word": word, "base": 31.1e6, "head": 31.1e6 * ratio,
-        "change": {
-            "ratio": ratio, "low": 0.98 * ratio, "high": 1.02 * ratio, "threshold": 0.01,
-            "detectable": 0.031, "invocations": [5, 5], "paired": true,
-        },
+        "ratio": ratio, "low": 0.98 * ratio, "high": 1.02 * ratio, "threshold": 0.01,
+        "detectable": 0.031, "invocations": [5, 5], "paired": true,
     });
     CaseReading {
         case: CaseId("jax/sdpa:b1,h8,s512,d64,f32,causal,both".into()),
@@ -180,7 +178,7 @@ fn answers_that_name_no_version() {
         no_change(),
     );
     let reading = scene.searched.tried[0].cases[0].metric.as_mut().unwrap();
-    reading.word = Word::Inconclusive;
+    reading.change.word = Word::Inconclusive;
     all += &scene.shown().0;
     insta::assert_snapshot!(all);
 }

@@ -50,7 +50,7 @@ pub(super) fn figure(report: &Report, summary: &SortedRows) -> Option<Figure> {
             ratio: drawn(change.ratio)?,
             interval: change.low.and_then(drawn).zip(change.high.and_then(drawn)),
             change: change.ratio.to_string(),
-            ink: match Tone::from_word(metric.word) {
+            ink: match Tone::from_word(metric.change.word) {
                 Tone::Bad => "slow",
                 Tone::Good => "fast",
                 Tone::Doubtful => "doubt",
@@ -89,7 +89,7 @@ fn title(judgement: &Judgement, all: usize, threshold: f64) -> String {
             .iter()
             .filter_map(|row| row.metric(Metric::Device))
     };
-    let of_word = |word| devices().filter(move |metric| metric.word == word);
+    let of_word = |word| devices().filter(move |metric| metric.change.word == word);
     let (slower, faster) = (of_word(Word::Regressed), of_word(Word::Improved));
     let most = |ratios: &mut dyn Iterator<Item = f64>| {
         let largest = ratios.max_by(|a, b| a.ln().abs().total_cmp(&b.ln().abs()));

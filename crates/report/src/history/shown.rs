@@ -246,7 +246,11 @@ fn changed_row(shown: &Shown, event: &Event) -> TableRow {
     // A shared change has no time of its own.
     let times = steps.contains(&event.most);
     let times = times.then(|| from_to(event.most.from_ns, event.most.to_ns));
-    let mut below = most_changed(shown, &event.cases, own.map(|step: &Step| step.ratio));
+    let mut below = most_changed(
+        shown,
+        &event.cases,
+        own.map(|step: &Step| step.change.ratio),
+    );
     let changed = changed(event);
     below.push(if changed.is_empty() {
         unchanged(shown, event)
@@ -295,7 +299,7 @@ fn crept(shown: &Shown) -> Vec<TableRow> {
     let each = shown.crept().into_iter().map(|(crept, cases)| {
         let most = cases[0];
         let own = shown.trends.cases[most].creep.as_ref();
-        let mut below = most_changed(shown, &crept.cases, own.map(|own| own.ratio));
+        let mut below = most_changed(shown, &crept.cases, own.map(|own| own.change.ratio));
         below.push(format!("since {}, without one step", shown.reference()));
         TableRow {
             below,

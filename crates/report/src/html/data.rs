@@ -15,13 +15,13 @@ use crate::device::{self, Reached, intensity, reached};
 use crate::document::Tone;
 use crate::facts;
 use crate::judgement::accounts;
-use crate::summary::{interval, reproduce};
+use crate::summary::reproduce;
 use crate::text::{clean, one_line, shorten};
 use regatta_core::machine::{Counters, METRICS, Structure, short};
 use regatta_core::record::CaseRecord;
 use regatta_core::suite::Metric;
 use regatta_judge::axes::AxisTable;
-use regatta_judge::judgement::{Change, Row, Timing, Word, tally};
+use regatta_judge::judgement::{MetricRow, Row, Timing, Word, tally};
 use regatta_judge::structure::multiprocessors;
 use regatta_worker::units::{Bytes, Digits, NONE, Ratio, counted, numbers};
 
@@ -69,7 +69,7 @@ pub(super) fn document(context: &PageContext, table: &AxisTable) -> String {
         "ids": ids(rows),
         "word": rows.iter().map(|row| words.iter().position(|word| *word == row.word)).collect::<Vec<_>>(),
         "allowed": places(rows, |row| row.allowed && row.head.is_none()),
-        "calm": places(rows, |row| row.metric(Metric::Device).is_some_and(|metric| metric.word != row.word)),
+        "calm": places(rows, |row| row.metric(Metric::Device).is_some_and(|metric| metric.change.word != row.word)),
         "worst": context.summary.places,
         "base": timing(|row| Some(time(row.base.as_ref()?))),
         "head": timing(|row| Some(time(row.head.as_ref()?))),
@@ -182,8 +182,8 @@ fn details(context: &PageContext, row: &Row, strings: &mut Strings, calls: &mut 
     });
     let device = row.metric(Metric::Device);
     let judged = device.map(|device| {
-        let interval = interval(&device.change).unwrap_or_default();
-        [interval, how(&device.change)]
+        let interval = device.change.interval().unwrap_or_default();
+        [interval, how(device)]
     });
     let facts = facts::facts(context.report, row).into_iter();
     let facts = facts.map(|(name, value, differs)| {
@@ -239,7 +239,8 @@ fn reason(row: &Row, most: usize) -> Option<String> {
 }
 
 /// The method of measuring a change, and the minimum detectable change.
-fn how(change: &Change) -> String {
+fn how(metric: &MetricRow) -> String {
+    let change = &metric.change;
     let (base, head) = change.invocations;
     let how = if change.paired {
         counted(head as usize, "pair")
@@ -249,7 +250,7 @@ fn how(change: &Change) -> String {
             counted(base as usize, "invocation")
         )
     };
-    let left_out = match change.left_out {
+    let left_out = match metric.left_out {
         0 => String::new(),
         1 => "; 1 invocation that other programs disturbed is left out".to_owned(),
         some => format!("; {some} invocations that other programs disturbed are left out"),

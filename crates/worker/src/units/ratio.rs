@@ -51,6 +51,23 @@ impl Ratio {
         }
     }
 
+    /// The interval around it, in the unit that the ratio itself prints in: `[+10.1 %, +14.2 %]`,
+    /// `[101.9x, 103.1x]`.
+    pub fn interval(self, low: Ratio, high: Ratio) -> String {
+        match Unit::choose(self) {
+            _ if !low.is_finite() || !high.is_finite() || low.0 <= 0.0 => NONE.to_owned(),
+            None => NONE.to_owned(),
+            Some(Unit::Slower) => format!("[{}, {}]", low.factor(), high.factor()),
+            Some(Unit::Faster) => {
+                let [high, low] = [high, low].map(|ratio| ratio.inverse().factor());
+                format!("[{high}, {low}]")
+            }
+            Some(Unit::Percent) => {
+                format!("[{}, {}]", signed(low.growth()), signed(high.growth()))
+            }
+        }
+    }
+
     /// As a change of a time in a sentence: `12.3 % slower`, `4.0 % faster`, `3.42x slower`. A
     /// column of figures has the sign instead.
     pub fn in_words(self) -> String {
@@ -124,37 +141,6 @@ fn signed(change: Share) -> String {
         "0.0 %".to_owned()
     } else {
         format!("{rounded:+.1} %")
-    }
-}
-
-/// The interval of an estimated ratio, in the unit that [`Ratio`] prints the estimate in:
-/// `[+10.1 %, +14.2 %]`, `[101.9x, 103.1x]`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RatioInterval {
-    /// The estimate.
-    pub ratio: Ratio,
-    /// Lower end.
-    pub low: Ratio,
-    /// Upper end.
-    pub high: Ratio,
-}
-
-impl fmt::Display for RatioInterval {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RatioInterval { ratio, low, high } = *self;
-        let text = match Unit::choose(ratio) {
-            _ if !low.is_finite() || !high.is_finite() || low.0 <= 0.0 => NONE.to_owned(),
-            None => NONE.to_owned(),
-            Some(Unit::Slower) => format!("[{}, {}]", low.factor(), high.factor()),
-            Some(Unit::Faster) => {
-                let [high, low] = [high, low].map(|ratio| ratio.inverse().factor());
-                format!("[{high}, {low}]")
-            }
-            Some(Unit::Percent) => {
-                format!("[{}, {}]", signed(low.growth()), signed(high.growth()))
-            }
-        };
-        put(f, &text)
     }
 }
 

@@ -92,7 +92,7 @@ fn changes_are_percentages_until_they_are_factors() {
 fn an_interval_is_in_the_unit_of_its_estimate() {
     let read = |ratio, low, high| {
         let [ratio, low, high] = [ratio, low, high].map(Ratio);
-        RatioInterval { ratio, low, high }.to_string()
+        ratio.interval(low, high)
     };
     assert_eq!(read(1.01, 0.97, 1.04), "[-3.0 %, +4.0 %]");
     assert_eq!(read(102.5, 101.9, 103.1), "[101.9x, 103.1x]");

@@ -20,10 +20,8 @@ fn judged(case: &str, ratio: f64) -> CaseReading {
     };
     let metric = json!({
         "metric": "device", "word": word, "base": 1e3, "head": 1e3 * ratio,
-        "change": {
-            "ratio": ratio, "low": ratio / 1.001, "high": ratio * 1.001, "threshold": 0.01,
-            "invocations": [5, 5], "paired": true,
-        },
+        "ratio": ratio, "low": ratio / 1.001, "high": ratio * 1.001, "threshold": 0.01,
+        "invocations": [5, 5], "paired": true,
     });
     CaseReading {
         case: CaseId(case.into()),
@@ -116,10 +114,8 @@ fn an_end_that_does_not_install_is_named() {
 fn disturbed(ratio: f64, width: f64, word: Word) -> MetricRow {
     let row = json!({
         "metric": "device", "word": word, "base": 1e3, "head": 1e3 * ratio,
-        "change": {
-            "ratio": ratio, "low": ratio / width, "high": ratio * width, "threshold": 0.01,
-            "invocations": [5, 5], "paired": true,
-        },
+        "ratio": ratio, "low": ratio / width, "high": ratio * width, "threshold": 0.01,
+        "invocations": [5, 5], "paired": true,
     });
     serde_json::from_value(row).unwrap()
 }

@@ -5,6 +5,7 @@ use rand::rngs::ChaCha8Rng;
 use rand::{Rng, RngExt, SeedableRng};
 
 use super::*;
+use regatta_worker::units::Share;
 
 /// A history to be asked: levels by version, `None` where it does not run.
 struct Planted<'a> {
@@ -194,7 +195,11 @@ fn every_shape_of_a_history_has_its_answer() {
 }
 
 fn usable([low, ratio, high]: [Ratio; 3], word: Word) -> Option<RatioReading> {
-    RatioReading::usable(RatioInterval { ratio, low, high }, word)
+    RatioReading::usable(&Comparison {
+        low: Some(low),
+        high: Some(high),
+        ..Comparison::new(word, ratio, Share(0.05), (5, 5))
+    })
 }
 
 /// A comparison that is known to a factor.
