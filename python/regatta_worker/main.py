@@ -19,6 +19,7 @@ from typing import cast
 
 from regatta_worker import libraries
 from regatta_worker.callables import load as callables
+from regatta_worker.exits import announced
 from regatta_worker.forking import fork_workers
 from regatta_worker.protocol.channel import Absent, Failed, Worker
 from regatta_worker.protocol.refusals import absence
@@ -162,6 +163,7 @@ def main() -> None:
         else:
             opening = ahead_of(opening)
     requests, replies = open_descriptors()
+    announced()
     serve(Session(opening, name), requests, replies)
     if asked.forks:
         # To take an interpreter with torch down takes longer than to start a worker.

@@ -99,6 +99,12 @@ class Session:
             return self._dispatch(request)
         except (Unsupported, Failed, Unavailable, Lost) as answer:
             return {"type": type(answer).__name__.lower(), "reason": str(answer)}
+        except SystemExit as error:
+            frames = traceback.extract_tb(error.__traceback__)
+            own = [frame for frame in frames if not is_installed(frame.filename)]
+            last = (own or frames)[-1]
+            place = f"{os.path.basename(last.filename)}:{last.lineno}: {last.name}"
+            return {"type": "failed", "reason": f"{place} called sys.exit({error.code!r})"}
         except Exception as error:
             # The last line goes to the harness, the whole of it to the log.
             traceback.print_exc()
@@ -166,7 +172,7 @@ class Session:
         try:
             with tuners.watched() as watch:
                 prepared = worker.prepare(request)
-        except Exception:
+        except (Exception, SystemExit):
             # A case whose results were not checked must not stay there to be timed. Where
             # the device itself is broken this fails too, and the first error says more.
             with contextlib.suppress(Exception):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -493,6 +494,37 @@ def test_what_is_said_of_a_script_that_cannot_be_served(
     tmp_path: Path, script: str, request_type: str, words: str
 ) -> None:
     assert words in refused(write(tmp_path, script), request=request_type)
+
+
+def test_a_timed_function_that_ends_the_process_is_named(tmp_path: Path) -> None:
+    script = """
+        import os, sys, timeit
+        count = 0
+        def leaves(by):
+            global count
+            count += 1
+            if count > limit:
+                by(7)
+        def main(by):
+            timeit.timeit(lambda: leaves(by), number=1)
+        limit = int(sys.argv[3])
+        main(getattr(sys.modules[sys.argv[1]], sys.argv[2]))
+    """
+    path = write(tmp_path, script)
+    with started(path, "sys", "exit", "1") as worker:
+        worker.ask("hello", protocol=1)
+        case = {"variant": "main.leaves", "params": {"by": "exit"}}
+        assert prepared(worker, case)["type"] == "prepared"
+        failed = worker.ask("census")
+        assert failed["type"] == "failed"
+        assert failed["reason"] == "bench.py:8: leaves called sys.exit(7)"
+    worker = StartedWorker(("--script", path, "--name", "bench.py", "--", "os", "_exit", "0"))
+    worker.ask("hello", protocol=1)
+    with pytest.raises(json.JSONDecodeError):
+        worker.ask("list")
+    assert worker.exit_status() == 7
+    words = "error: bench.py:8: leaves called os._exit(7) in the case main.leaves:by=_exit"
+    assert words.encode() in worker.log, worker.log
 
 
 def test_a_part_of_a_package_that_no_build_made_is_named(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from types import FrameType, ModuleType
 from typing import Any, BinaryIO
 
+from regatta_worker.exits import announced
 from regatta_worker.protocol import channel
 from regatta_worker.protocol.channel import Failed, Message
 from regatta_worker.script import places
@@ -87,6 +88,8 @@ class Script:
         """A request that the next call, or the script's end, answers."""
         self.call: ScriptCase | None = None
         """The call that the script is stopped in; None before the first and after the end."""
+        self._listing: Place | None = None
+        """The call that is made once, to list what it returns."""
         self.calls: list[Message] = []
         """All calls so far, as `listed` has them."""
         self._seen: dict[Key, int] = {}
@@ -104,6 +107,7 @@ class Script:
         """Runs the script, and answers requests until there are no more."""
         channel.on_pause(self._session.pauses(self._send, self._requests))
         self._pending = self._requests.readline()
+        announced(lambda: str(self._listing or ""))
         self._begin()
         try:
             if pytest_benchmark.declares(self.path):
@@ -255,7 +259,9 @@ class Script:
         if self._asked()[0] == "list":
             if len(self.calls) >= LONGEST_LIST:
                 raise Failed(f"{place.where}: the script makes more than {LONGEST_LIST} calls")
+            self._listing = place
             listed["outputs"] = self._first(case)
+            self._listing = None
         self.calls.append(listed)
         return case.times or (quick(case) if not self.declares else [])
 

@@ -1,0 +1,44 @@
+"""Which line of the code under test ended its process: no exception and no status names it."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+from regatta_worker.serving import is_installed
+
+_OWN = os.path.join(os.path.dirname(os.path.realpath(__file__)), "")
+
+
+def announced(case: Callable[[], str] = str) -> None:
+    """Has `os._exit` print who called it, and in which case, in the log of this process; in its
+    children it stays as it is."""
+    leave, process = os._exit, os.getpid()
+
+    @functools.wraps(leave)
+    def announcing(status: int) -> None:
+        place = caller(sys._getframe(1)) if os.getpid() == process else ""
+        if place:
+            during = f" in the case {name}" if (name := case()) else ""
+            print(f"error: {place} called os._exit({status}){during}", file=sys.stderr, flush=True)
+        leave(status)
+
+    os._exit = announcing  # type: ignore[assignment]
+
+
+def caller(frame: FrameType | None) -> str:
+    """`bench.py:7: softmax`: the innermost line of the code under test, or of a library that this
+    worker calls; empty for this worker's own."""
+    places = []
+    while frame is not None and not os.path.realpath(frame.f_code.co_filename).startswith(_OWN):
+        places.append((frame.f_code, frame.f_lineno))
+        frame = frame.f_back
+    own = (place for place in places if not is_installed(place[0].co_filename))
+    code, line = next(own, places[0] if places else (None, 0))
+    if code is None:
+        return ""
+    function = getattr(code, "co_qualname", code.co_name).rpartition("<locals>.")[2]
+    return f"{os.path.basename(code.co_filename)}:{line}: {function}"
