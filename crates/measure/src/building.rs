@@ -241,12 +241,20 @@ pub fn builds_of_run(
 /// A file of this folder that changed after the last build of a suite, by hand or by
 /// [`build_suite`], which keeps it in `folder`; `None` where nothing changed, or no build is known.
 pub(crate) fn not_built(build: &Build, folder: &Path) -> Option<PathBuf> {
-    let made = stamps(build, Path::new("."))?.into_values().max();
-    let built = made.max(newest(&folder.join(BUILD_FILE)).ok())?;
+    let built = last_built(build, folder)?;
     let sources = sources(&build.makes).into_iter();
     let changed = sources.map(|path| (newest(&path).unwrap_or(0), path));
     let (last, path) = changed.max()?;
     (last > built).then_some(path)
+}
+
+/// The time of the last build that is known, in nanoseconds since 1970.
+pub(crate) fn last_built(build: &Build, folder: &Path) -> Option<u64> {
+    let made = stamps(build, Path::new("."))?.into_values().max();
+    // A suite of the same name elsewhere has its reports, and this note, in the same folder.
+    let file = folder.join(BUILD_FILE);
+    let own = read_note(&file).filter(|note| note.command == secrets::command_line(&build.command));
+    made.max(own.and_then(|_| newest(&file).ok()))
 }
 
 /// All that a build makes, as it is; `None` where something is not there.
@@ -256,17 +264,30 @@ fn stamps(build: &Build, here: &Path) -> Option<BTreeMap<PathBuf, u64>> {
     stamps.collect()
 }
 
-/// When a file, or the newest of all that is in a folder, was changed.
+/// When a file, or the newest of all that is in a folder, was changed. The files that Python writes
+/// beside imported modules do not count.
 fn newest(path: &Path) -> io::Result<u64> {
     let metadata = fs::symlink_metadata(path)?;
     let since = metadata.modified()?.duration_since(UNIX_EPOCH);
-    let mut newest = since.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(0));
-    if metadata.is_dir() {
-        for entry in fs::read_dir(path)? {
-            newest = newest.max(self::newest(&entry?.path())?);
+    let changed = since.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(0));
+    if !metadata.is_dir() {
+        return Ok(changed);
+    }
+    let (mut newest, mut is_imported) = (0, false);
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        if entry.file_name() == "__pycache__" {
+            is_imported = true;
+        } else {
+            newest = newest.max(self::newest(&entry.path())?);
         }
     }
-    Ok(newest)
+    // A folder changes when an entry is made in it or removed.
+    Ok(if is_imported {
+        newest
+    } else {
+        newest.max(changed)
+    })
 }
 
 #[cfg(test)]
@@ -298,9 +319,25 @@ mod tests {
         note(&file, &build(&[]), Path::new("."), None, BTreeMap::new()).unwrap();
         // The sources of this crate are older.
         assert_eq!(changed(), None);
+        assert_eq!(last_built(&made_by("make"), &folder), None);
         let noted = fs::File::open(&file).unwrap();
         noted.set_modified(UNIX_EPOCH).unwrap();
         assert!(changed().is_some());
+    }
+
+    #[test]
+    fn what_an_import_writes_is_not_built() {
+        let place = tempfile::tempdir().unwrap();
+        let site = place.path().join("site");
+        fs::create_dir(&site).unwrap();
+        fs::write(site.join("a.py"), "").unwrap();
+        let built = newest(&site).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        fs::create_dir(site.join("__pycache__")).unwrap();
+        fs::write(site.join("__pycache__/a.pyc"), "").unwrap();
+        assert!(newest(&site).unwrap() <= built);
+        fs::write(site.join("b.py"), "").unwrap();
+        assert!(newest(&site).unwrap() > built);
     }
 
     #[test]

@@ -286,6 +286,13 @@ pub(crate) fn ignored(root: &Path, files: &[&PathBuf]) -> BTreeSet<PathBuf> {
     parts.map(|path| root.join(path)).collect()
 }
 
+/// True for a file of a checkout that git tracks and that is not as it was committed.
+pub(crate) fn is_edited(root: &Path, file: &Path) -> bool {
+    let listed = ["diff", "HEAD", "--name-only", "--"].map(OsStr::new);
+    let listed = bytes(root, &[&listed[..], &[file.as_os_str()]].concat());
+    listed.is_ok_and(|listed| !listed.is_empty())
+}
+
 /// True where a repository has a file of exactly these contents, in whatever commit.
 pub(crate) fn knows(root: &Path, file: &Path) -> bool {
     let hash = ["hash-object", "--no-filters", "--"].map(OsStr::new);

@@ -12,6 +12,8 @@ use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
+mod outdated;
+
 use crate::files::{is_code, is_compiled, is_environment};
 use crate::git;
 use crate::worker::descendants;
@@ -384,9 +386,14 @@ impl Roots {
 
     /// Sources that are compiled and differ between the two sides.
     fn differing(&self) -> impl Iterator<Item = &PathBuf> {
-        let contents = |root: &Path, source: &Path| fs::read(root.join(source)).ok();
         let sources = self.tracked().filter(|source| is_compiled(source));
-        sources.filter(move |source| contents(&self.own, source) != contents(&self.other, source))
+        sources.filter(|source| self.differs(source))
+    }
+
+    /// True for a file that the other side lacks, or has otherwise.
+    fn differs(&self, source: &Path) -> bool {
+        let [own, other] = [&self.own, &self.other].map(|root| fs::read(root.join(source)).ok());
+        own != other
     }
 
     /// Code that git tracks in either checkout.
@@ -586,7 +593,7 @@ mod tests {
     }
 
     /// Those of the base, and of a head that is measured beside it.
-    fn both_roots(at: &dyn Fn(&str) -> PathBuf) -> (Roots, Roots) {
+    pub(super) fn both_roots(at: &dyn Fn(&str) -> PathBuf) -> (Roots, Roots) {
         let base = roots(at);
         let head = Roots {
             own: at("head"),
@@ -598,7 +605,7 @@ mod tests {
         (base, head)
     }
 
-    const CHECKOUTS: [(&str, &str); 8] = [
+    pub(super) const CHECKOUTS: [(&str, &str); 8] = [
         ("base/mine.py", "one"),
         ("head/mine.py", "two"),
         ("base/src/lib/__init__.py", "same"),

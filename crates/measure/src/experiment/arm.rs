@@ -268,13 +268,41 @@ impl Arm {
         };
         let mut loaded = self.processes.loaded();
         loaded.extend(self.session.loaded.iter().cloned());
-        match roots.objection(&loaded, measured && self.revision.is_some()) {
+        let objection = roots.objection(&loaded, measured && self.revision.is_some());
+        let is_head = measured && self.revision.is_none();
+        let outdated = || is_head.then(|| self.outdated(roots, &loaded)).flatten();
+        match objection.or_else(outdated) {
             Some(words) => Err(ExperimentError::NotJudged(format!(
                 "{} {words}",
                 self.label()
             ))),
             None => Ok(()),
         }
+    }
+
+    /// Why a library that was loaded may not be of the sources as they are, in words after this
+    /// side's name, where no build of the suite is known.
+    fn outdated(&self, roots: &Roots, loaded: &BTreeSet<PathBuf>) -> Option<String> {
+        let build = self.suite.build.as_ref();
+        let known = |build| building::last_built(build, &reports(&self.suite.name));
+        if build.and_then(known).is_some() {
+            return None;
+        }
+        let (library, source) = roots.outdated(loaded)?;
+        let fix = match build {
+            Some(_) => {
+                let suite = self.header.suite.arguments.first();
+                let words = ["regatta", "build"].into_iter();
+                let words = words.chain(suite.map(String::as_str)).map(str::to_owned);
+                format!("with `{}`", shell_command(&words.collect::<Vec<_>>()))
+            }
+            None => "or give the suite a [build]".to_owned(),
+        };
+        Some(format!(
+            "loaded {}, which is older than {}, so it may not have this change. Build it again, {fix}",
+            library.display(),
+            source.display()
+        ))
     }
 
     /// The label of its run: the versions that were asked for, or its folder.
