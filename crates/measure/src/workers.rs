@@ -6,6 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tempfile::TempDir;
+
 use super::command::{LIBRARIES, PACKAGE, worker_spec};
 use super::identity::identity;
 use super::listing::ListedWorkers;
@@ -13,6 +15,7 @@ use super::loaded::{existing, for_checkout};
 use super::machine::cores;
 use crate::SetupError;
 use crate::git;
+use crate::interrupt;
 use crate::worker::host::{StartMode, WorkerProcess};
 use crate::worker::pool::Pool;
 use crate::worker::{
@@ -23,6 +26,7 @@ use regatta_core::suite::Suite;
 use regatta_core::suite::document::name_hint;
 use regatta_core::suite::environment::Environment;
 use regatta_core::suite::workers::OwnWorker;
+use regatta_core::temporary;
 use regatta_core::text::listed;
 use regatta_worker::case::VariantId;
 use regatta_worker::protocol::{DeviceKind, Hello};
@@ -45,7 +49,13 @@ pub struct Processes {
     listed: ListedWorkers,
     /// Files that each worker has loaded, as far as is known.
     loaded: BTreeMap<String, BTreeSet<PathBuf>>,
+    /// Keeps what numba compiles for them.
+    compiled: Option<TempDir>,
 }
+
+/// Names the folder of functions that numba has compiled. It compiles one again where its own file
+/// changed, and not where one that it calls did, so that each command begins without any.
+const NUMBA_CACHE: &str = "NUMBA_CACHE_DIR";
 
 /// A worker that is up, by its name.
 pub type WaitingWorker = (String, Box<dyn Conversation>);
@@ -75,13 +85,25 @@ impl Processes {
                 Ok((name.clone(), spec))
             })
             .collect::<Result<_, SetupError>>()?;
-        Ok(Processes {
+        let mut processes = Processes {
             specs,
             logs,
             // A library is loaded over the first request, whose limit is that of any other.
             limit: Duration::from_secs(suite.settings.timeout_s.into()),
             ..Processes::default()
-        })
+        };
+        // Without a folder of their own they use what an earlier command compiled, as any process does.
+        processes.compiled = temporary::folder("numba").ok();
+        if let Some(folder) = &processes.compiled
+            && std::env::var_os(NUMBA_CACHE).is_none()
+        {
+            interrupt::leaves(folder.path().to_owned());
+            let variable = (NUMBA_CACHE.to_owned(), folder.path().display().to_string());
+            for spec in processes.specs.values_mut() {
+                spec.inherited.push(variable.clone());
+            }
+        }
+        Ok(processes)
     }
 
     /// The hello of a script's worker when its calls were listed.
@@ -113,6 +135,9 @@ impl Processes {
     pub(super) fn with_pool(mut self, pool: &Pool) -> Processes {
         for spec in self.specs.values_mut() {
             spec.pool = pool.clone();
+            // What outlives an answer has one command and one environment.
+            spec.inherited
+                .retain(|(name, _)| name != NUMBA_CACHE || !pool.keeps());
         }
         self
     }
@@ -147,7 +172,7 @@ impl Processes {
                 };
             }
             spec.directory = Some(directory.to_owned());
-            spec.inherited.clone_from(&inherited);
+            spec.inherited.extend(inherited.iter().cloned());
         }
         Ok(self)
     }
@@ -578,6 +603,28 @@ mod tests {
         let log = |name| processes.log(name).display().to_string();
         assert_eq!(log("torch@old-1.0"), "logs/torch@old-1.0.log");
         assert_eq!(log("../../x\u{1b}"), "logs/.._.._x_.log");
+    }
+
+    #[test]
+    fn each_command_begins_without_what_numba_compiled_before() {
+        let find = || {
+            let cpu = "cpu".to_owned();
+            let processes = Processes::find([cpu].iter(), &Suite::default(), None, PathBuf::new());
+            processes.unwrap().with_pool(&Pool::default())
+        };
+        let folder = |processes: &Processes| {
+            let variables = processes.specs["cpu"].variables().into_iter();
+            let mut named = variables.filter(|(name, _)| name == NUMBA_CACHE);
+            named.next().map(|(_, value)| PathBuf::from(value))
+        };
+        let (first, second) = (find(), find());
+        let (a, b) = (folder(&first).unwrap(), folder(&second).unwrap());
+        assert!(a != b && a.is_dir());
+        drop(first);
+        assert!(!a.exists() && b.is_dir());
+        let watch = Pool::default();
+        watch.begin(|_| ());
+        assert_eq!(folder(&second.with_pool(&watch)), None);
     }
 
     #[test]

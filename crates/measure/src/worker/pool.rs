@@ -53,7 +53,7 @@ impl Pool {
     }
 
     /// True in a watch.
-    pub(super) fn keeps(&self) -> bool {
+    pub(crate) fn keeps(&self) -> bool {
         self.with(|state| state.note.is_some())
     }
 
