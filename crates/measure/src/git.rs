@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -123,7 +123,19 @@ fn commit(here: &Path, revision: &str) -> Result<String, SetupError> {
             (Some((remote, branch)), _) => format!(
                 "run `git fetch {remote} +refs/heads/{branch}:refs/remotes/{remote}/{branch}`"
             ),
-            (None, "true") => "the clone is shallow: run `git fetch --unshallow --tags`".to_owned(),
+            (None, "true") => {
+                let remote = remotes.lines().find(|remote| *remote == "origin");
+                let remote = remote.or(remotes.lines().next());
+                let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+                let is_plain =
+                    revision.chars().all(plain) && !revision.chars().all(|c| c.is_ascii_hexdigit());
+                // Of a clone of one branch `--unshallow` fetches that branch alone.
+                let words = match remote.filter(|_| is_plain) {
+                    Some(remote) => format!("{remote} {revision}:{revision}"),
+                    None => "--unshallow --tags".to_owned(),
+                };
+                format!("the clone is shallow: run `git fetch {words}`")
+            }
             (None, _) => "fetch it".to_owned(),
         };
         let near = branch.map_or_else(|| near(here, revision), |_| String::new());
@@ -376,24 +388,69 @@ impl Worktree {
     /// The words of an error of this revision's code, with what helps where it lacks a file that the
     /// checkout has, such as a `.env` that git ignores.
     pub(crate) fn advised(&self, words: &str) -> String {
-        let lacked = || {
+        let named = || {
             let (_, rest) = words.split_once("No such file or directory: ")?;
             let quote = rest
                 .chars()
                 .next()
                 .filter(|mark| matches!(mark, '\'' | '"'))?;
-            let path = Path::new(rest[1..].split(quote).next()?);
-            let path = path.strip_prefix(&self.directory).unwrap_or(path);
-            let is_lacked = path.is_relative() && !self.directory.join(path).exists();
-            (is_lacked && path.is_file()).then_some(path.display())
+            rest[1..].split(quote).next()
         };
-        match lacked() {
-            Some(path) => format!(
-                "{words}. This checkout has {path}, and the revision does not: name it by an \
-                 absolute path, or commit it to both versions"
+        // The dynamic linker's words.
+        let linked = || {
+            let (before, _) = words.split_once(": cannot open shared object file: ")?;
+            before.rsplit(": ").next()
+        };
+        let path = named().or_else(linked).map(Path::new);
+        let path = path.map(|path| path.strip_prefix(&self.directory).unwrap_or(path));
+        let is_lacked = |path: &&Path| {
+            path.is_relative() && !self.directory.join(path).exists() && path.is_file()
+        };
+        match path.filter(is_lacked) {
+            Some(path) if is_code(path) => format!(
+                "{words}. This checkout has {}, and the revision does not: give the suite a [build] \
+                 that makes it",
+                path.display()
             ),
-            None => words.to_owned(),
+            Some(path) => format!(
+                "{words}. This checkout has {}, and the revision does not: name it by an absolute \
+                 path, or commit it to both versions",
+                path.display()
+            ),
+            None => self.pointer().map_or_else(
+                || words.to_owned(),
+                |(path, name)| {
+                    format!(
+                        "{words}. The revision has a pointer of Git LFS in place of {}: run `git \
+                         lfs install`, then `regatta env remove {name}`, so that it is checked out \
+                         again",
+                        path.display()
+                    )
+                },
+            ),
         }
+    }
+
+    /// A file of which this worktree has the pointer of Git LFS and the checkout the contents, and the
+    /// name by which the worktree is removed.
+    fn pointer(&self) -> Option<(PathBuf, String)> {
+        const BEGINS: &[u8] = b"version https://git-lfs";
+        let is_pointer = |path: &Path| {
+            let mut begins = [0; BEGINS.len()];
+            let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut begins));
+            read.is_ok() && begins == *BEGINS
+        };
+        let mut stored = paths(
+            &self.directory,
+            &["ls-files", "-z", "--", ":(attr:filter=lfs)"],
+        )
+        .into_iter()
+        .filter(|path| is_pointer(&self.directory.join(path)));
+        let path = stored.find(|path| path.is_file() && !is_pointer(path))?;
+        let revisions = cache::folder().ok()?.join("revisions");
+        let below = self.directory.strip_prefix(revisions).ok()?;
+        let name: PathBuf = below.iter().take(2).collect();
+        Some((path, name.display().to_string()))
     }
 
     /// The folder of a revision of the checkout that `directory` is in, made and built where it

@@ -42,7 +42,15 @@ impl Script {
             .extension()
             .is_none_or(|ending| ending != "py")
         {
-            return Err(format!("`{file}`: {NO_SCRIPT}"));
+            let end = arguments.iter().position(|word| word.ends_with(".py"));
+            return Err(match end {
+                Some(end) => {
+                    let whole = [file.to_owned(), arguments[..=end].join(" ")].join(" ");
+                    let quoted = shell_command(&[whole]);
+                    format!("`{file}`: quote a name that has spaces: `{SCRIPT}{quoted}`")
+                }
+                None => format!("`{file}`: {NO_SCRIPT}"),
+            });
         }
         Ok(Script {
             file: PathBuf::from(file),
@@ -192,6 +200,9 @@ mod tests {
             let name = name(other);
             assert!(name != "a.bench" && names_a_file(&name), "{name}");
         }
+        let spaced = Script::parse("script:my own bench.py --rows 4").unwrap();
+        let words = "`my`: quote a name that has spaces: `script:'my own bench.py'`";
+        assert_eq!(spaced, Err(words.to_owned()));
         assert_eq!(Script::parse("quick"), None);
         for wrong in ["script:", "script:bench", "script:'bench.py"] {
             assert!(Script::parse(wrong).unwrap().is_err(), "{wrong}");

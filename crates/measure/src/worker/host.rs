@@ -246,7 +246,8 @@ impl WorkerProcess {
         if !self.log.is_too_long() {
             return Ok(());
         }
-        let error = self.garbage(asked, "it printed more than 64 MiB".to_owned());
+        let why = "it printed more than 64 MiB; have it print less, or into a file".to_owned();
+        let error = self.garbage(asked, why);
         self.log.cut();
         Err(error)
     }
