@@ -73,6 +73,8 @@ pub enum Before {
     Kept {
         /// The path of the old file now.
         path: PathBuf,
+        /// The suite that it is of, as its command named it.
+        suite: Option<String>,
         /// The reasons why it was not resumed, if it was unfinished; empty if it was finished.
         because: Vec<String>,
     },
@@ -118,6 +120,7 @@ impl RunWriter {
                     let finished = run.is_some_and(|run| run.end.is_some());
                     before = Before::Kept {
                         path: move_aside(&path, run.map(|run| run.header.started))?,
+                        suite: run.and_then(|run| run.header.suite.arguments.first().cloned()),
                         because: if finished { Vec::new() } else { because },
                     };
                 }

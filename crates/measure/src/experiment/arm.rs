@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Instant;
@@ -341,17 +342,36 @@ impl Arm {
                     self.say(format!("{lines} could not be used; measuring again"));
                 }
             }
-            Before::Kept { path, because } => {
+            Before::Kept {
+                path,
+                suite,
+                because,
+            } => {
                 if !because.is_empty() {
                     let why = because.join("; ");
                     self.say(format!(
                         "cannot resume the unfinished run ({why}); starting a new run"
                     ));
                 }
-                self.say(format!("the run before is kept as {}", path.display()));
+                let path = path.display();
+                let other = suite.filter(|suite| self.is_another(suite));
+                self.say(match other {
+                    None => format!("the run before is kept as {path}"),
+                    Some(other) => format!(
+                        "the run before is kept as {path}; it is of {other}, whose reports lie in \
+                         the same folder: `--out` names another"
+                    ),
+                });
             }
         }
         Ok(file)
+    }
+
+    /// True for a suite's name or path that names another file than this run's does.
+    fn is_another(&self, suite: &str) -> bool {
+        let file = |suite: &str| fs::canonicalize(suite).ok();
+        let own = self.header.suite.arguments.first();
+        own.is_some_and(|own| own != suite && (file(own) != file(suite) || file(own).is_none()))
     }
 
     /// This side while blocks run, with the writer of its entries.
