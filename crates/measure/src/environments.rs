@@ -7,8 +7,8 @@
 //! written last: without one it is not finished.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Seek, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -209,31 +209,34 @@ impl<'a> PythonEnvironment<'a> {
         // From here, wherever its requirements are.
         let interpreter = program::found(&named).and_then(|path| std::path::absolute(path).ok());
         let interpreter = interpreter.unwrap_or(named);
-        self.run("making the environment", &interpreter, &create)?;
+        self.run("making the environment", &interpreter, &create, None)?;
+        // Says what was asked for. An index may be named with a password, which pip alone is given.
+        let asked = &self.environment.requirements;
+        let kept: Vec<String> = asked
+            .iter()
+            .map(|line| secrets::description(line))
+            .collect();
         let requirements = self.folder.join(REQUIREMENTS);
-        let write = |lines: &[String]| {
-            let written = fs::write(&requirements, lines.join("\n") + "\n");
-            written.map_err(|error| self.file(&requirements, error))
-        };
-        write(&self.environment.requirements)?;
+        let written = fs::write(&requirements, kept.join("\n") + "\n");
+        written.map_err(|error| self.file(&requirements, error))?;
+        let input = (kept != *asked).then(|| unnamed_file(&(asked.join("\n") + "\n")));
+        let input = input.transpose();
+        let input = input.map_err(|error| self.error(format!(": a temporary file: {error}")))?;
         let mut install = [PIP, &["install", "--no-input"]].concat();
         if self.environment.alone {
             install.push("--no-deps");
         }
-        let listed = requirements.display().to_string();
+        let listed = match input {
+            Some(_) => "/dev/stdin".to_owned(),
+            None => requirements.display().to_string(),
+        };
         install.extend(["-r", &listed]);
         let log = self.folder.join(LOG);
         let written = log.display().to_string();
         install.extend(["--log", &written]);
         let began = Instant::now();
         let python = self.python();
-        let installed = self.run("installing its requirements", &python, &install);
-        // The file stays, to say what was asked for. An index may be named with a password.
-        let asked = self.environment.requirements.iter();
-        write(&Vec::from_iter(
-            asked.map(|line| secrets::description(line)),
-        ))?;
-        installed?;
+        self.run("installing its requirements", &python, &install, input)?;
         let wall_ns = began.elapsed().into();
         if builds(&input::bytes(&log, LOG_SIZE).unwrap_or_default()) {
             let built = Built { wall_ns };
@@ -259,11 +262,21 @@ impl<'a> PythonEnvironment<'a> {
     }
 
     /// Runs a program that ends with this one, with what it starts: installers build.
-    fn run(&self, step: &str, program: &Path, args: &[&str]) -> Result<(), SetupError> {
+    fn run(
+        &self,
+        step: &str,
+        program: &Path,
+        args: &[&str],
+        input: Option<File>,
+    ) -> Result<(), SetupError> {
         let args: Vec<String> = args.iter().map(|&word| word.to_owned()).collect();
         let mut started = Program::new(program, args);
         started.directory = Some(self.origin.to_owned()).filter(|folder| folder.is_dir());
-        let started = started.start(to_stderr(), Vec::new());
+        let mut streams = to_stderr();
+        if let Some(input) = input {
+            streams[0] = input.into();
+        }
+        let started = started.start(streams, Vec::new());
         self.check(
             step,
             program,
@@ -298,6 +311,14 @@ impl<'a> PythonEnvironment<'a> {
     fn error(&self, what: String) -> SetupError {
         error(self.name, what)
     }
+}
+
+/// A file with a text that no folder names, so that it ends with the processes that have it open.
+fn unnamed_file(text: &str) -> io::Result<File> {
+    let mut file = tempfile::tempfile()?;
+    file.write_all(text.as_bytes())?;
+    file.rewind()?;
+    Ok(file)
 }
 
 /// Why an environment cannot be had; what is wrong stands behind its name.
