@@ -129,7 +129,7 @@ fn commit(here: &Path, revision: &str) -> Result<String, SetupError> {
                 let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
                 let is_plain =
                     revision.chars().all(plain) && !revision.chars().all(|c| c.is_ascii_hexdigit());
-                // Of a clone of one branch `--unshallow` fetches that branch alone.
+                // In a clone of one branch `--unshallow` fetches that branch alone.
                 let words = match remote.filter(|_| is_plain) {
                     Some(remote) => format!("{remote} {revision}:{revision}"),
                     None => "--unshallow --tags".to_owned(),

@@ -135,7 +135,7 @@ impl Processes {
     pub(super) fn with_pool(mut self, pool: &Pool) -> Processes {
         for spec in self.specs.values_mut() {
             spec.pool = pool.clone();
-            // What outlives an answer has one command and one environment.
+            // A server that outlives an answer has one environment.
             spec.inherited
                 .retain(|(name, _)| name != NUMBA_CACHE || !pool.keeps());
         }

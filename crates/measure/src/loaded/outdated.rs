@@ -82,7 +82,7 @@ mod tests {
         for (name, minutes, wanted) in [
             ("head/build/lib.so", 1, true),
             ("head/build/lib.so", 3, false),
-            // Its source has another name, or is as it was committed.
+            // The source has another name, or is as it was committed.
             ("head/vendored.so", 1, false),
             ("head/libk.so", 1, false),
         ] {
