@@ -214,6 +214,42 @@ def test_a_list_that_a_loop_runs_over_names_nothing(tmp_path: Path) -> None:
     ]
 
 
+def test_words_of_an_enum_a_dictionary_and_a_while_loop_are_values(tmp_path: Path) -> None:
+    script = """
+        import enum, os, tempfile, timeit, uuid
+
+        class Mode(enum.Enum):
+            FAST = 1
+            SLOW = 2
+
+        def call(conf, run_id, folder, results):
+            for name, number in results.items():
+                results[name] = timeit.timeit(lambda: sorted([1]), number=number)
+
+        for mode in Mode:
+            timeit.timeit(lambda: sorted([1]), number=1)
+        for conf in ({"n": 3, "m": "x", "rate": 0.5}, {"n": 6, "m": "x", "rate": 0.5}):
+            timeit.timeit(lambda: sorted([1]), number=1)
+            # Others in each process.
+            call(conf, str(uuid.uuid4()), tempfile.mkdtemp(), {"a": 1})
+        n, most = 2, 4
+        while n <= most:
+            timeit.timeit(lambda: sorted([1]), number=1)
+            n *= 2
+    """
+    assert names(write(tmp_path, script)) == [
+        "sorted:mode=FAST",
+        "sorted:mode=SLOW",
+        *(
+            f"{function}sorted:m=x,n={n}{own}"
+            for n in (3, 6)
+            for function, own in (("", ""), ("call.", ",name=a,number=1"))
+        ),
+        "sorted:n=2",
+        "sorted:n=4",
+    ]
+
+
 def test_benchmarks_of_pyperf_have_their_names(tmp_path: Path) -> None:
     script = """
         import pyperf

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import dataclasses
+import enum
 import functools
 import inspect
 import itertools
@@ -15,6 +16,7 @@ import os
 import re
 import shlex
 import sysconfig
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import CodeType, FrameType
@@ -28,6 +30,11 @@ LONGEST = 40
 
 LARGEST = 1 << 40
 """Whole numbers above it are times or addresses."""
+
+OF_A_PROCESS = re.compile(
+    rf"(?i)[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-|^[0-9a-f]{{16,}}$|^{re.escape(tempfile.gettempdir())}/"
+)
+"""Words that are others in each process: a UUID, a token, a temporary file."""
 
 Value = int | str
 
@@ -122,21 +129,28 @@ def around(frame: FrameType) -> Iterator[tuple[str, Any]]:
     if code.co_name != "<module>":
         # A list that a loop runs over names no call in it: its variable does, and keeps its value
         # where the list gets one more.
-        over = {name for loop in loops for name in names_in(loop.iter)}
+        over = {name for loop in loops for name in names_in(header(loop))}
         for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
             value = here.get(name)
-            if name in over and isinstance(value, (list, tuple)):
-                continue
-            if dataclasses.is_dataclass(value) and not isinstance(value, type):
-                # The function to measure, as some projects pass it on.
-                for field in dataclasses.fields(value):
-                    yield field.name, getattr(value, field.name, None)
-            elif name in here:
-                yield name, value
+            if name in here and not (name in over and isinstance(value, (list, tuple, dict))):
+                yield from parts(name, value)
     for name in dict.fromkeys(name for loop in loops for name in loop_variables(loop)):
         if name in here:
-            yield name, here[name]
+            yield from parts(name, here[name])
             yield from options(here[name])
+
+
+def parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The fields of a dataclass and the items of a dictionary, as some projects pass on what to
+    measure; the value itself of others. Fractions in a dictionary may be results."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield field.name, getattr(value, field.name, None)
+    elif isinstance(value, dict):
+        words = ((key, each) for key, each in value.items() if not isinstance(each, float))
+        yield from ((key, each) for key, each in words if isinstance(key, str))
+    else:
+        yield name, value
 
 
 UNNAMED = {"routine", "backends", "refcheck", "allow_output_mismatch", "generate_repro_command"}
@@ -155,7 +169,7 @@ def options(line: Any) -> Iterator[tuple[str, Any]]:
                 yield name, values[0] if len(values) == 1 else values or True
 
 
-Loop = ast.For | ast.AsyncFor | ast.comprehension
+Loop = ast.For | ast.AsyncFor | ast.While | ast.comprehension
 
 COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 """The names of frames that a comprehension has of its own, before Python 3.12."""
@@ -176,21 +190,33 @@ def position(frame: FrameType) -> Position:
 
 
 def loops_around(path: str, place: Position) -> list[Loop]:
-    """The `for` loops around a place in a file, within its function, the innermost first."""
+    """The loops around a place in a file, within its function, the innermost first."""
     found: list[Loop] = []
     node: ast.AST | None = syntax(path)
     while node is not None:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             found.clear()
-        if isinstance(node, (ast.For, ast.AsyncFor)) and not _spans(node.iter, place):
-            found.append(node)
+        if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
+            found.extend([] if _spans(header(node), place) else [node])
         found.extend(getattr(node, "generators", []))
         node = next((child for child in _children(node) if _spans(child, place)), None)
     return found[::-1]
 
 
+def header(loop: Any) -> ast.expr:
+    """The expression that a loop runs over, or that its condition is."""
+    expression: ast.expr = loop.test if isinstance(loop, ast.While) else loop.iter
+    return expression
+
+
 def loop_variables(loop: Loop) -> list[str]:
-    """The names that a loop sets, without the index of `enumerate`, which another value moves."""
+    """The names that a loop sets, without the index of `enumerate`, which another value moves; of a
+    `while` loop, those that its condition reads."""
+    if isinstance(loop, ast.While):
+        inside = (each for line in loop.body for each in ast.walk(line))
+        names = (each for each in inside if isinstance(each, ast.Name))
+        changed = {each.id for each in names if isinstance(each.ctx, ast.Store)}
+        return [name for name in names_in(header(loop)) if name in changed]
     targets: list[ast.AST] = [loop.target]
     if called(loop.iter) == "enumerate" and isinstance(loop.target, ast.Tuple):
         targets = list(loop.target.elts[1:])
@@ -259,6 +285,8 @@ def simplified(name: str, value: Any, returned: set[float]) -> Value | None:
         return None
     if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0:
         value = value.item()
+    if isinstance(value, enum.Enum):
+        value = value.name
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -267,7 +295,7 @@ def simplified(name: str, value: Any, returned: set[float]) -> Value | None:
         # A time or a rate has more digits than anybody writes.
         return word(f"{value:g}") if value not in returned and len(repr(value)) <= 7 else None
     if isinstance(value, str):
-        return word(value)
+        return None if OF_A_PROCESS.search(value) else word(value)
     if isinstance(value, (tuple, list)) and 1 <= len(value) <= 6:
         parts = [simplified(name, each, returned) for each in value]
         return None if None in parts else word("x".join(map(str, parts)))
