@@ -440,6 +440,37 @@ def test_sides_draw_the_same_numbers_however_often_a_call_is_made(tmp_path: Path
             worker.ask("measure", **PLAN)
 
 
+def test_a_case_has_no_memory_of_another(tmp_path: Path) -> None:
+    """Else one that keeps memory makes all that follow worse."""
+    script = """
+        import sys, timeit
+        kept = []
+
+        def keep(size):
+            if not kept:
+                kept.append(b"x" * size)
+
+        def use(size):
+            return b"y" * size
+
+        timeit.timeit(lambda: keep(int(sys.argv[1])), number=1)
+        timeit.timeit(lambda: use(1 << 25), number=1)
+    """
+    path = write(tmp_path, script)
+    peaks = []
+    for size in (0, 1 << 27):
+        keep, use = listed(path, str(size))
+        with started(path, str(size)) as worker:
+            worker.ask("hello", protocol=1)
+            for case in (keep, use):
+                prepared(worker, case)
+                peaks.append(worker.ask("measure", **PLAN)["peak_bytes"] >> 20)
+    # Others of the process, such as its threads, take some.
+    assert abs(peaks[2] - peaks[0] - 128) < 8
+    assert abs(peaks[3] - peaks[1]) < 8
+    assert abs(peaks[1] - peaks[0] - 32) < 8
+
+
 def test_a_call_that_raises_fails_alone(tmp_path: Path) -> None:
     script = """
         import timeit
