@@ -197,8 +197,9 @@ class Session:
                 uncounted["instructions"] = str(error)
         call, agreed = getattr(worker, "call", None), getattr(worker, "agreed", None)
         if call and not agreed:
-            calls, why = functions.count_functions(call, self._library)
+            calls, parts, why = functions.count_functions(call, self._library)
             census |= {"functions": calls} if calls else {}
+            census["counts"] = census["counts"] | parts
             uncounted |= why
         if call:
             counts, why = count(call, self._counters, agreed=agreed or bool)

@@ -39,7 +39,7 @@ def named(function: str) -> str:
 
 
 def test_functions_of_the_library_are_counted_and_what_it_calls_of_python() -> None:
-    calls, uncounted = functions.count_functions(library().attention, "stand_in")
+    calls, _, uncounted = functions.count_functions(library().attention, "stand_in")
     assert calls == {
         "stand_in.ops:attention": 1,
         "stand_in.ops:plan": 2,
@@ -61,7 +61,7 @@ def test_a_framework_is_told_where_it_is_the_library() -> None:
 
 def test_what_differs_between_calls_is_left_out_and_named() -> None:
     module, turns = library(), iter(range(9))
-    calls, uncounted = functions.count_functions(
+    calls, _, uncounted = functions.count_functions(
         lambda: [module.plan() for _ in range(next(turns))], ""
     )
     assert "stand_in.ops:plan" not in calls
@@ -81,7 +81,7 @@ def clean(x, lines):
 """
     exec(compile(code, "stand_in.more.py", "exec"), module.__dict__)
     clean = functools.partial(module.clean, numpy.ones(3), "abc")
-    calls, _ = functions.count_functions(clean, "stand_in")
+    calls, *_ = functions.count_functions(clean, "stand_in")
     assert calls == {
         "gc:collect": 1,
         "numpy:ndarray.copy": 1,
@@ -89,6 +89,31 @@ def clean(x, lines):
         "re:compile": 3,
         "stand_in.more:clean": 1,
     }
+
+
+def test_the_part_of_a_function_has_what_it_does_without_a_name() -> None:
+    module = library("stand_in.slow")
+    code = """
+import json
+def inner(words): return [word for _ in range(90) for word in words if word in words]
+def squares(): return sum(inner(words)[0] == words[0] for words in [["a", "b"] * 20] * 2)
+def outer():
+    squares()
+    for _ in range(300): json.dumps(list(range(40)))
+    for _ in range(300): sum(range(300))
+"""
+    exec(compile(code, "stand_in.slow.py", "exec"), module.__dict__)
+    _, parts, _ = functions.count_functions(module.outer, "stand_in")
+    names = {name.removeprefix(functions.PARTS) for name in parts}
+    if sys.version_info >= (3, 11):
+        assert names == {"stand_in.slow:inner", "stand_in.slow:outer", "json:dumps"}
+    assert 950_000 < sum(parts.values()) <= 1_000_001
+
+
+def test_small_parts_are_not_told() -> None:
+    profiles = [{"a": 1.0, "b": 0.04, "c": 0.5}, {"a": 0.8, "b": 0.2, "c": 0.16}]
+    assert functions.parts(profiles) == {"ppm.in.a": 800_000, "ppm.in.c": 160_000}
+    assert functions.parts([{}]) == {}
 
 
 def test_a_call_that_raises_leaves_no_profiler() -> None:

@@ -3,7 +3,8 @@
 Functions are those of the library under test, and those of Python and of other modules that it
 calls itself: `re:compile`, `gc:collect`, `numpy:ndarray.copy`. What these call in turn is not
 counted, nor what every line calls: `builtins`, and methods of lists, dictionaries and strings.
-Counts are exact and need no GPU. A generator counts each time that it is resumed.
+Counts are exact and need no GPU. A generator counts each time that it is resumed. The part of a
+call that each takes is that of a profiled call, and tells only where a change lies.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from __future__ import annotations
 import contextlib
 import cProfile
 import gc
+import math
 import re
 import sys
 import time
 import tracemalloc
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType
@@ -27,6 +29,17 @@ MOST = 200
 """Names that are listed; the calls of all others are summed up as `OTHERS`."""
 
 OTHERS = "others"
+
+PARTS = "ppm.in."
+"""Before a function in the name of its part of a call."""
+
+MOST_PARTS = 4
+LEAST_PART = 0.05
+"""Functions whose parts are listed: those with the largest, from this one on."""
+
+QUICK_S = 0.02
+QUICK_CALLS = 5
+"""Calls that are profiled of a call that takes less, since each may be disturbed."""
 
 FRAMEWORKS = ("torch", "jax", "jaxlib", "numpy", "cupy")
 """Left out, unless one is itself the library under test."""
@@ -43,6 +56,9 @@ MAIN = ("__main__", "__mp_main__")
 
 UNNAMED = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 """Comprehensions are functions in some versions of Python, and in others none."""
+
+IN_FUNCTION = r"\.<locals>\.<(list|set|dict)comp>$|\.<locals>\.<genexpr>$"
+"""The rest of a comprehension's name, after its function's."""
 
 
 def count_memory(call: Callable[[], Any]) -> dict[str, int]:
@@ -84,15 +100,24 @@ def peak_bytes(call: Callable[[], Any]) -> int:
     return max(peak - before, 0)
 
 
-def count_functions(call: Callable[[], Any], library: str) -> tuple[dict[str, int], dict[str, str]]:
+Counted = tuple[dict[str, int], dict[str, int], dict[str, str]]
+"""Functions by name and how often each ran; the millionths of the call that those with the largest
+parts take; and why something is left out."""
+
+
+def count_functions(call: Callable[[], Any], library: str) -> Counted:
     """Counts the functions that one steady call runs by `module:function`, except those whose
-    counts differ between two calls; and why something is left out."""
+    counts differ between two calls."""
     call()
     try:
-        first, second = (_profiled(call, library) for _ in range(2))
+        begin = time.perf_counter()
+        profiles = [_profiled(call, library) for _ in range(2)]
+        if time.perf_counter() - begin < 2 * QUICK_S:
+            profiles += [_profiled(call, library) for _ in range(2, QUICK_CALLS)]
     except ValueError as error:
         # Another profiler watches.
-        return {}, {"functions": str(error)}
+        return {}, {}, {"functions": str(error)}
+    (first, _), (second, _) = profiles[:2]
     differ = {name for name in first | second if first[name] != second[name]}
     uncounted = {}
     if differ:
@@ -101,7 +126,17 @@ def count_functions(call: Callable[[], Any], library: str) -> tuple[dict[str, in
             f"{len(differ)} left out, of which two calls did not have as many, as of {name}: "
             f"{first[name]} and {second[name]}"
         )
-    return bounded({name: first[name] for name in first if name not in differ}), uncounted
+    same = {name: first[name] for name in first if name not in differ}
+    return bounded(same), parts([times for _, times in profiles]), uncounted
+
+
+def parts(profiles: list[dict[str, float]]) -> dict[str, int]:
+    """The largest parts of a call that functions take, by the least time of each."""
+    names = {name for times in profiles for name in times}
+    least = {name: min(times.get(name, math.inf) for times in profiles) for name in names}
+    part = {name: least[name] / (sum(least.values()) or 1.0) for name in least}
+    largest = sorted(part, key=lambda name: -part[name])[:MOST_PARTS]
+    return {PARTS + name: round(1e6 * part[name]) for name in largest if part[name] >= LEAST_PART}
 
 
 def bounded(figures: dict[str, int], most: int = MOST) -> dict[str, int]:
@@ -112,8 +147,9 @@ def bounded(figures: dict[str, int], most: int = MOST) -> dict[str, int]:
     return listed | ({OTHERS: rest} if rest else {})
 
 
-def _profiled(call: Callable[[], Any], library: str) -> Counter[str]:
-    """The functions of one call; of a backward pass too, which runs in this thread."""
+def _profiled(call: Callable[[], Any], library: str) -> tuple[Counter[str], dict[str, float]]:
+    """The functions of one call, of a backward pass too, which runs in this thread; and the seconds
+    in each: of the library's own without those that have a name here."""
     profile = cProfile.Profile()
     torch = sys.modules.get("torch")
     with torch.autograd.set_multithreading_enabled(False) if torch else contextlib.nullcontext():
@@ -138,10 +174,14 @@ def _profiled(call: Callable[[], Any], library: str) -> Counter[str]:
         return (module, function) if module else (package, f"{kind}.{method}")
 
     calls: Counter[str] = Counter()
+    times: dict[str, float] = defaultdict(float)
     for entry in profile.getstats():
         module, name = named(entry.code)
         if not module or module.partition(".")[0] in left_out:
             continue
+        # A comprehension is a part of its function.
+        caller = f"{module}:{re.sub(IN_FUNCTION, '', name)}"
+        times[caller] += entry.inlinetime
         if not name.endswith(UNNAMED):
             calls[f"{module}:{name}"] += entry.callcount
         for callee in entry.calls or ():
@@ -150,9 +190,16 @@ def _profiled(call: Callable[[], Any], library: str) -> Counter[str]:
             private = re.search(r"(^|\.)_(?!_)[^.]*$", name)
             # Functions in C have no entry of their own. PyTorch's operators are counted.
             is_outside = top in left_out or (module and isinstance(callee.code, str))
-            if is_outside and top not in (OURS, "torch") and not private:
-                calls[f"{module.partition('._')[0]}:{name}"] += callee.callcount
-    return calls
+            if not is_outside and module:
+                continue
+            outside = f"{module.partition('._')[0]}:{name}"
+            has_name = is_outside and top != OURS and not private
+            # Without what a function in C calls of the library, as `sum` does a generator.
+            own = callee.inlinetime if isinstance(callee.code, str) else callee.totaltime
+            times[outside if has_name else caller] += callee.totaltime if has_name else own
+            if has_name and top != "torch":
+                calls[outside] += callee.callcount
+    return calls, times
 
 
 def count_operators(call: Callable[[], Any]) -> tuple[dict[str, int], dict[str, str]]:

@@ -38,7 +38,7 @@ const MIN_FACTOR: f64 = 0.1;
 
 type Rule = fn(&Facts) -> Option<Found>;
 
-const RULES: [Rule; 31] = [
+const RULES: [Rule; 32] = [
     parallelism::tuner_chose,
     kernels::retuned,
     parallelism::parameter_changed,
@@ -70,6 +70,7 @@ const RULES: [Rule; 31] = [
     processor::memory_growth,
     processor::garbage,
     processor::page_faults,
+    processor::slower_function,
 ];
 
 /// Everything that the rules find, the most likely cause first.

@@ -1,10 +1,12 @@
 //! A call on a processor: its threads and their waits, memory that it keeps, and numbers that are
 //! slow to compute with.
 
-use super::facts::{Facts, Found, Pair};
+use std::collections::BTreeMap;
+
+use super::facts::{Facts, Found, Pair, TimeSource};
 use crate::judgement::{Cause, Difference, Fact};
 use regatta_core::machine::{
-    DENORMAL_VALUES, GARBAGE_COLLECTIONS, GARBAGE_NS, Sides, WIDER_RESULTS,
+    DENORMAL_VALUES, FUNCTION_PPM, GARBAGE_COLLECTIONS, GARBAGE_NS, Sides, Structure, WIDER_RESULTS,
 };
 use regatta_core::record::{CaseRecord, Invocation};
 use regatta_core::suite::Metric;
@@ -46,6 +48,10 @@ const MANY: f64 = 3.0;
 
 /// So many times what it was is more of a figure that varies.
 const MORE: f64 = 1.5;
+
+/// So many times what it was is a longer time of a function: parts of a call differ from profile to
+/// profile.
+const LONGER: f64 = 1.25;
 
 /// For so much of the time of a call its threads wait for cores, together, where that is much.
 const WAITING: f64 = 0.5;
@@ -213,6 +219,32 @@ pub fn garbage(facts: &Facts) -> Option<Found> {
         Fact::Words(FEWER_OBJECTS.to_owned()),
     ];
     Some(Found::new(Cause::GarbageCollection, evidence, 0.87))
+}
+
+/// A function takes longer, by most of what a call is slower by. Its part of a call is a profiler's,
+/// which stretches quick functions.
+pub fn slower_function(facts: &Facts) -> Option<Found> {
+    let on_wall = |_: &_| facts.clock == TimeSource::Wall;
+    let (base, head) = facts.structures().filter(on_wall)?;
+    let [base_ns, head_ns] = [facts.ns.base?, facts.ns.head?];
+    let parts = |side: &'_ Structure| {
+        let counts = side.counts.iter();
+        let named =
+            counts.filter_map(|(count, ppm)| Some((count.strip_prefix(FUNCTION_PPM)?, ppm)));
+        let named = named.map(|(name, ppm)| (name.to_owned(), *ppm as f64 / 1e6));
+        BTreeMap::from_iter(named)
+    };
+    let before = Some(parts(base)).filter(|parts| !parts.is_empty())?;
+    let times = parts(head).into_iter().map(|(name, part)| {
+        let part_before = before.get(&name).copied().unwrap_or(0.0);
+        (name, Sides::new(base_ns * part_before, head_ns * part))
+    });
+    let (name, time) = times.max_by(|a, b| a.1.growth().0.total_cmp(&b.1.growth().0))?;
+    if time.head < time.base * LONGER || !facts.explained_by(time.growth()) {
+        return None;
+    }
+    let time = Difference::time(&name, time, " a call, by a profiler");
+    Some(Found::new(Cause::SlowerFunction, vec![time.into()], 0.5))
 }
 
 /// A call touches more pages that the system has to give it, and they take a part of what it is

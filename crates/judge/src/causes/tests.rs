@@ -38,18 +38,19 @@ fn texts(pair: &Pair) -> Vec<String> {
 }
 
 /// Checks each line of a table: `BASE ; HEAD xRATIO => FINDING | FINDING`, with the beginning of
-/// each finding. A line that begins with `gate` has times of a blocked stream.
+/// each finding. A line that begins with `gate` has times of a blocked stream, with `wall` the host's.
 fn hold(table: &str) {
     for line in table.lines().filter(|line| !line.trim().is_empty()) {
         let (sides, expected) = line.split_once("=>").unwrap();
         let (sides, ratio) = sides.rsplit_once(" x").unwrap();
-        let gated = sides.strip_prefix("gate ");
-        let (base, head) = gated.unwrap_or(sides).split_once(';').unwrap();
+        let clocks = [("gate ", TimeSource::Gated), ("wall ", TimeSource::Wall)];
+        let mut clocks = clocks.into_iter();
+        let named = clocks.find_map(|(word, clock)| Some((sides.strip_prefix(word)?, clock)));
+        let (sides, clock) = named.unwrap_or((sides, TimeSource::Events));
+        let (base, head) = sides.split_once(';').unwrap();
         let (base, head) = (written(base), written(head));
         let mut pair = pair(&base, &head, ratio.trim().parse().unwrap());
-        if gated.is_some() {
-            (pair.base_clock, pair.clock) = (TimeSource::Gated, TimeSource::Gated);
-        }
+        (pair.base_clock, pair.clock) = (clock, clock);
         let texts = texts(&pair);
         let expected = expected.split(" | ").map(str::trim);
         let expected: Vec<&str> = expected.filter(|begin| !begin.is_empty()).collect();
@@ -112,6 +113,13 @@ garbage_collections=0 ns.garbage_collections=0 +device=100 ; garbage_collections
 garbage_collections=0 ns.garbage_collections=0 +device=100 ; garbage_collections=1 ns.garbage_collections=6000 +device=200 x2 =>
 garbage_collections=9 ns.garbage_collections=60000 +device=100 ; garbage_collections=9 ns.garbage_collections=72000 +device=150 x1.5 =>
 garbage_collections=0 ns.garbage_collections=0 ; garbage_collections=9 ns.garbage_collections=60000 x1 =>
+wall ppm.in.a=400000 ppm.in.b=600000 +device=100 ; ppm.in.a=650000 ppm.in.b=350000 +device=200 x2 => slower-function: a 40.0 → 130.0 µs a call, by a profiler
+wall ppm.in.a=900000 +device=100 ; ppm.in.a=450000 ppm.in.re:compile=500000 +device=200 x2 => slower-function: re:compile 0 → 100.0 µs a call, by a profiler
+wall ppm.in.a=900000 +device=100 ; ppm.in.a=600000 ppm.in.b=200000 +device=200 x2 =>
+wall ppm.in.a=900000 +device=1000 ; ppm.in.a=900000 +device=1100 x1.1 =>
+wall ppm.in.a=900000 +device=200 ; ppm.in.a=900000 +device=100 x0.5 =>
+wall +device=100 ; ppm.in.a=990000 +device=200 x2 =>
+ppm.in.a=400000 +device=100 ; ppm.in.a=990000 +device=200 x2 =>
 +device=900 +faults=140 ; +device=1150 +faults=268 x1.28 => page-faults: page faults 140 → 268; the allocator gives memory back after a call: keep the arrays of a call, or set MALLOC_TRIM_THRESHOLD_
 +device=900 +faults=2 ; +device=1150 +faults=9 x1.28 =>
 ");

@@ -184,6 +184,8 @@ words! {
         MemoryGrowth = "memory-growth",
         /// Python collects garbage in a call.
         GarbageCollection = "garbage-collection",
+        /// A function of a call takes longer, for no reason that was counted.
+        SlowerFunction = "slower-function",
         /// The system gives a call more pages of memory that it had given back.
         PageFaults = "page-faults",
     }
@@ -195,8 +197,8 @@ impl Cause {
     pub fn is_structural(self) -> bool {
         use Cause::{Blocked, Environment, Gaps, HigherClock, HostBound, LostOverlap, LowerClock};
         use Cause::{
-            NoOverlap, Oversubscribed, SameLaunch, SharedDevice, Throttled, Toolchain,
-            WaitingForCores,
+            NoOverlap, Oversubscribed, SameLaunch, SharedDevice, SlowerFunction, Throttled,
+            Toolchain, WaitingForCores,
         };
         let of_the_machine = matches!(
             self,
@@ -212,6 +214,7 @@ impl Cause {
                 | Oversubscribed
                 | WaitingForCores
                 | Blocked
+                | SlowerFunction
         );
         !of_the_machine && !of_times
     }

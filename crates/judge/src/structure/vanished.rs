@@ -1,7 +1,7 @@
 //! Figures that were counted and no longer are: unknown, not 0.
 
 use crate::judgement::Uncounted;
-use regatta_core::machine::{EVIDENCE, Launch, Structure, moves_data};
+use regatta_core::machine::{Launch, Structure, is_evidence, moves_data};
 use regatta_core::record::CaseRecord;
 use regatta_core::suite::{Action, Kind};
 use regatta_worker::case::ParamValue;
@@ -20,8 +20,8 @@ const WHERE_LOADED: [&str; 4] = [
     "calls.jax_compile",
 ];
 
-/// Prefixes of counts that are not structure: times, and sums over calls that differ.
-const NO_STRUCTURE: [&str; 2] = ["ns.", "calls_in_"];
+/// The prefix of sums over calls that differ: not structure.
+const NO_STRUCTURE: &str = "calls_in_";
 
 /// The figures that the base reports of a case and the head does not, or not alike in each
 /// invocation, except those that the policy ignores. Figures of the head alone are new and do not count against it.
@@ -46,8 +46,8 @@ pub fn vanished(pair: &Structures) -> Vec<Uncounted> {
         counts(pair.base, base)
     };
     for (name, before) in counted {
-        let excused = NO_STRUCTURE.iter().any(|no| name.starts_with(no))
-            || EVIDENCE.contains(&name)
+        let excused = name.starts_with(NO_STRUCTURE)
+            || is_evidence(name)
             || (WHERE_LOADED.contains(&name) && !head.uncounted.contains_key(name))
             || kind(name).is_some_and(|kind| pair.policy.action(kind, name) == Action::Ignore);
         if !excused && count(pair.head, name).is_none() {

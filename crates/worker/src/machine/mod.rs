@@ -26,7 +26,7 @@ pub use names::{StepPart, family, is_operator, moves_data, normalised, part, pla
 pub use operation::{Named, Operation, Work};
 pub use shared::Shared;
 pub use structure::{
-    BYTES, CALL_PEAK, CENSUS, CENSUS_FAILED, DENORMAL_VALUES, DeviceState, EVIDENCE,
-    GARBAGE_COLLECTIONS, GARBAGE_NS, Launch, NUMBA_ALLOCATIONS, Structure, WIDER_RESULTS, product,
-    sizes,
+    BYTES, CALL_PEAK, CENSUS, CENSUS_FAILED, DENORMAL_VALUES, DeviceState, FUNCTION_PPM,
+    GARBAGE_COLLECTIONS, GARBAGE_NS, Launch, NUMBA_ALLOCATIONS, Structure, WIDER_RESULTS,
+    is_evidence, product, sizes,
 };

@@ -39,16 +39,24 @@ pub const GARBAGE_COLLECTIONS: &str = "garbage_collections";
 /// The CPU time of these, in nanoseconds.
 pub const GARBAGE_NS: &str = "ns.garbage_collections";
 
+/// The beginning of the name of a function's part of a profiled call, in millionths.
+pub const FUNCTION_PPM: &str = "ppm.in.";
+
 /// Counts that are evidence for causes alone: a case that lacks one is not missing.
-pub const EVIDENCE: [&str; 7] = [
+const EVIDENCE: [&str; 6] = [
     CALL_PEAK,
     "array_operations",
     WIDER_RESULTS,
     DENORMAL_VALUES,
     NUMBA_ALLOCATIONS,
     GARBAGE_COLLECTIONS,
-    GARBAGE_NS,
 ];
+
+/// True for a count that is evidence for causes alone, as every time is.
+pub fn is_evidence(count: &str) -> bool {
+    let of_times = ["ns.", FUNCTION_PPM];
+    of_times.iter().any(|begin| count.starts_with(begin)) || EVIDENCE.contains(&count)
+}
 
 /// The structure of one call, as the worker counted it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,8 +68,8 @@ pub struct Structure {
     /// Counts by name: `threads` (that did work), `tasks` (independent pieces of
     /// it), `copies` (of whole tensors), `allocations`, `workspace_bytes`; what it asked of
     /// CUDA ([`ASKED_OF_CUDA`](super::ASKED_OF_CUDA));
-    /// `calls.NAME`, `calls_in_N.NAME` and `ns.NAME` of counted functions, of which the
-    /// last is a time and not exact.
+    /// `calls.NAME`, `calls_in_N.NAME` and `ns.NAME` of counted functions, and `ppm.in.NAME`, the part
+    /// of a profiled call that a function takes, in millionths. The last two are not exact.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counts: BTreeMap<String, u64>,
     /// Operators of the worker's framework by name (`aten::view`), and how often each ran;

@@ -6,8 +6,8 @@ use std::path::Path;
 use super::{CaseRecord, Circumstances, Invocation, Side, add_choice, median, median_count};
 use crate::last_words;
 use crate::machine::{
-    ASKED_OF_CUDA, Counters, Division, EVIDENCE, Structure, Work, moves_data, normalised, of_calls,
-    short,
+    ASKED_OF_CUDA, Counters, Division, Structure, Work, is_evidence, moves_data, normalised,
+    of_calls, short,
 };
 use crate::metric::{Values, host_ratios};
 use crate::record::run_file::each;
@@ -402,8 +402,7 @@ fn varying_structure(
     // Threads that did work depend on the machine, and memory on what else the process did;
     // evidence for causes decides nothing.
     let asked = ASKED_OF_CUDA.map(|(_, count)| count);
-    let inexact =
-        |name: &str| name == "threads" || asked.contains(&name) || EVIDENCE.contains(&name);
+    let inexact = |name: &str| name == "threads" || asked.contains(&name) || is_evidence(name);
     let exact = |name: &&String| !inexact(name);
     // Calls are counted where a module is loaded, which may depend on the cases before.
     let is_known = |of: &Structure, name: &str| {
