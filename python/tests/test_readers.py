@@ -108,6 +108,21 @@ def test_asv_is_measured_on_the_inputs_that_were_listed(tmp_path: Path) -> None:
             assert "results are not poisoned between calls" in measured["input_sets_reason"]
 
 
+def test_a_decorated_function_has_its_own_place(tmp_path: Path) -> None:
+    decorator = """
+        import functools
+
+        def skipped(function):
+            @functools.wraps(function)
+            def wrapper(*given):
+                return function(*given)
+            return wrapper
+    """
+    script = "from marks import skipped\n\n\n@skipped\ndef time_sum():\n    sum((1, 2))\n"
+    (case,) = listed(write(tmp_path, script, marks=decorator))
+    assert case["place"] == "bench.py:4"
+
+
 @pytest.mark.parametrize("package", [".", "benchmarks."])
 def test_asv_imports_from_its_package(tmp_path: Path, package: str) -> None:
     # As networkx has it, where regatta starts above both.

@@ -418,6 +418,24 @@ def test_a_call_is_measured_in_turns_and_the_script_goes_on(tmp_path: Path) -> N
         unknown = {"variant": "sorted", "params": {"size": 5}}
         reason = prepared(worker, unknown)["reason"]
         assert reason.startswith("bench.py ended without the call sorted:size=5"), reason
+        assert reason.endswith(
+            "it made sorted:size=4; if size differs from process to process, call it `_size`, "
+            "which a case's name leaves out"
+        )
+
+
+def test_a_script_that_leaves_by_os_exit_is_measured(tmp_path: Path) -> None:
+    script = """
+        import os, sys, timeit
+        timeit.timeit(lambda: sorted([3]), number=1)
+        if (child := os.fork()) == 0:
+            os._exit(4)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 4
+        os._exit(int(sys.argv[1]))
+    """
+    path = write(tmp_path, script)
+    assert names(path, "0") == ["sorted"]
+    assert "bench.py:7 ended by os._exit(3) (after 1" in refused(path, "3", request="list")
 
 
 def test_sides_draw_the_same_numbers_however_often_a_call_is_made(tmp_path: Path) -> None:
@@ -538,7 +556,7 @@ def test_a_call_that_raises_fails_alone(tmp_path: Path) -> None:
         (
             "import sys, timeit\ntimeit.timeit(lambda: 1)\nsys.exit('results differ')",
             "list",
-            "bench.py ended by sys.exit('results differ') (after 1 call of timers)",
+            "bench.py:3 ended by sys.exit('results differ') (after 1 call of timers); have it end",
         ),
         (
             "import threading, timeit\n"

@@ -354,7 +354,14 @@ def statement(text: str) -> str:
 
 
 def raised_at(error: BaseException, path: str) -> str:
-    """`bench.py:12: ValueError: …`: the innermost line of the script that an error came through."""
+    """`bench.py:12: ValueError: …`: where the error came from in the script."""
+    words = str(error).strip().partition("\n")[0]
+    text = f"{type(error).__name__}: {words}" if words else type(error).__name__
+    return f"{os.path.basename(path)}{line_of(error, path)}: {text}"
+
+
+def line_of(error: BaseException, path: str) -> str:
+    """`:12`: the innermost line of the script that an error came through; empty for none."""
     line, trace = 0, error.__traceback__
     while trace is not None:
         if os.path.realpath(trace.tb_frame.f_code.co_filename) == path:
@@ -362,7 +369,4 @@ def raised_at(error: BaseException, path: str) -> str:
         trace = trace.tb_next
     if not line and isinstance(error, SyntaxError):
         line = error.lineno or 0
-    words = str(error).strip().partition("\n")[0]
-    text = f"{type(error).__name__}: {words}" if words else type(error).__name__
-    place = os.path.basename(path) + (f":{line}" if line else "")
-    return f"{place}: {text}"
+    return f":{line}" if line else ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import errno
+import functools
 import io
 import json
 import os
@@ -19,7 +20,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FrameType, ModuleType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 from regatta_worker.exits import announced
 from regatta_worker.protocol import channel
@@ -50,6 +51,9 @@ READERS: tuple[Reader, ...] = (
     flash_linear_attention.read,
     asv.read,
 )
+
+EXIT = os._exit
+"""Ends this process; the script has another in its place."""
 
 LONGEST_LIST = 10_000
 """Calls of a script that are cases."""
@@ -145,6 +149,7 @@ class Script:
         # Both sides of a pair have memory on the device.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         self.hooks.install()
+        os._exit = functools.partial(self._exited, os.getpid())
         self._seed(0)
 
     def _execute(self) -> None:
@@ -165,11 +170,23 @@ class Script:
         try:
             exec(code, vars(module))
         except SystemExit as error:
-            self.ended += f" by sys.exit({error.code!r})"
+            at = places.line_of(error, self.path)
+            self.ended = f"{self.target.file}{at} ended by sys.exit({error.code!r})"
             # Without a call of a timer it may lack its arguments.
             self.raised = bool(self._seen) and error.code not in (None, 0)
             if error.code and not self._seen and (line := last_printed()):
                 self.ended += f" (it printed: {line})"
+
+    def _exited(self, process: int, status: int) -> NoReturn:
+        """Answers further requests where a script leaves without Python's own end, in which some
+        libraries hang."""
+        if os.getpid() == process:
+            frame = next(places.users(sys._getframe(1)), None)
+            at = f":{frame.f_lineno}" if frame else ""
+            self.ended = f"{self.target.file}{at} ended by os._exit({status})"
+            self.raised, self.call = bool(self._seen) and status != 0, None
+            self._serve()
+        EXIT(status)
 
     def _run_tests(self) -> None:
         """Stops in each call of the fixture `benchmark`."""
@@ -319,7 +336,7 @@ class Script:
                 file=sys.stderr,
             )
             sys.stderr.flush()
-            os._exit(1)
+            EXIT(1)
 
     def _send(self, reply: Message) -> None:
         text = json.dumps(number_or_null(reply), allow_nan=False)
@@ -331,7 +348,7 @@ class Script:
         """Ends the process: threads of the script's, or an interpreter with torch, take longer."""
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(0)
+        EXIT(0)
 
     # The message if the script stopped in no call.
 
@@ -370,9 +387,16 @@ class Script:
             )
         if replaced := self.hooks.replaced():
             return f"{self.target.file}: {replaced}"
+        why = "which calls it makes differs from process to process, as by times that it measured"
+        alike = [each["params"].items() for each in self.calls if each["variant"] == name]
+        if nearest := max(alike, key=lambda params: len(params & values), default=None):
+            for key, _ in sorted(nearest - values)[:1]:
+                why = (
+                    f"it made {Place(name, dict(nearest), '')}; if {key} differs from process to "
+                    f"process, call it `_{key}`, which a case's name leaves out"
+                )
         return (
-            f"{self.ended} without the call {call}, which it made when its calls were listed: "
-            f"which calls it makes differs from process to process, as by times that it measured"
+            f"{self.ended} without the call {call}, which it made when its calls were listed: {why}"
         )
 
 

@@ -72,6 +72,7 @@ class ScriptWorker:
         if script.raised:
             count = len(script.calls)
             after = f" (after {count} {'call' if count == 1 else 'calls'} of timers)"
+            after += "; have it end without failing"
             raise Failed(script.ended + ("" if script.declares else after))
         return script.calls
 

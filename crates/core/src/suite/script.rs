@@ -1,5 +1,6 @@
 //! A benchmark script as it is, in place of a suite: `script:benchmarks/softmax.py --quick`.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use super::workers::OwnWorker;
@@ -38,19 +39,31 @@ impl Script {
     pub fn new(words: &[String]) -> Result<Script, String> {
         let (file, arguments) = words.split_first().ok_or_else(|| NO_SCRIPT.to_owned())?;
         let file = file.strip_prefix(SCRIPT).unwrap_or(file);
-        if Path::new(file)
-            .extension()
-            .is_none_or(|ending| ending != "py")
-        {
-            let end = arguments.iter().position(|word| word.ends_with(".py"));
-            return Err(match end {
-                Some(end) => {
-                    let whole = [file.to_owned(), arguments[..=end].join(" ")].join(" ");
-                    let quoted = shell_command(&[whole]);
-                    format!("`{file}`: quote a name that has spaces: `{SCRIPT}{quoted}`")
-                }
-                None => format!("`{file}`: {NO_SCRIPT}"),
-            });
+        if let Some((path, test)) = file.split_once("::") {
+            let test = test.rsplit("::").next().unwrap_or(test);
+            return Err(format!(
+                "`{file}`: choose a test by `{SCRIPT}{path} -- -k {test}`"
+            ));
+        }
+        match Path::new(file).extension().and_then(OsStr::to_str) {
+            Some("py") => {}
+            Some("ipynb") => {
+                return Err(format!(
+                    "`{file}`: make a Python file of the notebook by `jupyter nbconvert --to script \
+                     {file}`"
+                ));
+            }
+            _ => {
+                let end = arguments.iter().position(|word| word.ends_with(".py"));
+                return Err(match end {
+                    Some(end) => {
+                        let whole = [file.to_owned(), arguments[..=end].join(" ")].join(" ");
+                        let quoted = shell_command(&[whole]);
+                        format!("`{file}`: quote a name that has spaces: `{SCRIPT}{quoted}`")
+                    }
+                    None => format!("`{file}`: {NO_SCRIPT}"),
+                });
+            }
         }
         Ok(Script {
             file: PathBuf::from(file),
@@ -166,6 +179,16 @@ mod tests {
         let plain = "script:bench.py --benchmark Rows --sizes 1,2";
         let same = Script::parse(plain).unwrap().unwrap().without_secrets();
         assert_eq!(same.at("bench.py"), plain);
+    }
+
+    #[test]
+    fn what_is_no_script_has_a_way_to_one() {
+        let refused = |text| Script::parse(text).unwrap().unwrap_err();
+        let by_name = refused("script:test_a.py::TestRows::test_sum");
+        assert!(by_name.ends_with("by `script:test_a.py -- -k test_sum`"));
+        let notebook = refused("script:a.ipynb");
+        assert!(notebook.ends_with("by `jupyter nbconvert --to script a.ipynb`"));
+        assert!(refused("script:a.toml").ends_with(NO_SCRIPT));
     }
 
     #[test]

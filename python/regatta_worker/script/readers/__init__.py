@@ -37,6 +37,7 @@ Reader = Callable[[ModuleType, Sequence[str]], Iterator[Benchmark] | None]
 
 def location(function: Any) -> str:
     """`bench.py:12`: the line of a function or a class, for messages."""
+    function = inspect.unwrap(function)
     try:
         path, line = inspect.getsourcefile(function), inspect.getsourcelines(function)[1]
     except (OSError, TypeError):
