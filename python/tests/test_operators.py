@@ -105,6 +105,9 @@ def accumulate(s, x):
 def returns_state(s, x):
     return s + x
 
+def counts(x, weight, eps):
+    return rmsnorm(x, weight, sum(1 for _ in range(eps)))
+
 def raises_later(x, weight, eps, calls=[]):
     calls.append(1)
     if len(calls) > 1:
@@ -126,6 +129,9 @@ def infinite(x, weight, eps):
 
 def narrow(x, weight, eps):
     return rmsnorm(x, weight, eps).astype("f4")
+
+def leading(x, weight, eps):
+    return rmsnorm(x[:eps], weight, eps)
 
 def exact_eps(x, weight, eps):
     if eps > 1e-6:
@@ -221,6 +227,19 @@ def test_a_later_call_that_raises_is_named_with_its_line(worker: Any, tmp_path: 
     words = r"py:raises_later: line \d+, in raises_later: IndexError: place 16"
     with pytest.raises(Failed, match=words):
         worker.measure(PLAN)
+
+
+def test_a_scalar_that_is_used_as_a_whole_number_is_named(worker: Any, tmp_path: Path) -> None:
+    wire = {**RMSNORM, "scalars": {"eps": 2.0}}
+    advice = r"TypeError: .*integer.*: a scalar is a float; annotate `eps: int` for a whole number"
+    with pytest.raises(Failed, match=rf"counts: line \d+, in counts: {advice}"):
+        worker.prepare(asked(tmp_path, "counts", wire))
+    with pytest.raises(Failed, match=rf"leading: line \d+, in leading: {advice}"):
+        reference(tmp_path, "leading").compare({"operands": wire, "seed": 1})
+    with pytest.raises(
+        Failed, match="TypeError: 'float' object cannot be interpreted as an int.*r$"
+    ):
+        worker.prepare(asked(tmp_path, "counts"))
 
 
 def test_a_class_is_no_function(tmp_path: Path) -> None:

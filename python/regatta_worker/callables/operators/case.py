@@ -177,7 +177,11 @@ class OperatorWorker(CaseWorker[OperatorCase]):
         names = tuple(name for name in given if not (gradients and name in gradients.given))
 
         def bound(*arrays: Any) -> Any:
-            return called(**dict(zip(names, arrays, strict=True)), **scalars, **params)
+            try:
+                return called(**dict(zip(names, arrays, strict=True)), **scalars, **params)
+            except TypeError as error:
+                error.args = (f"{error}{function.advice(error, operands.scalars)}",)
+                raise
 
         case = OperatorCase(
             problem=wire.get("problem"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -108,6 +109,14 @@ class OperatorFunction:
                 raise Failed(f"{self.where} takes an int `{name}`, and the scalar is {given[name]}")
             given[name] = int(given[name])
         return given
+
+    def advice(self, error: Exception, scalars: Mapping[str, Any]) -> str:
+        """The fix where the function used a scalar as a whole number, which is a float."""
+        whole = [name for name in scalars.keys() - self.whole if float(scalars[name]).is_integer()]
+        is_of_it = isinstance(error, TypeError) and re.search("integer|__index__", str(error))
+        if not whole or not is_of_it:
+            return ""
+        return f": a scalar is a float; annotate `{min(whole)}: int` for a whole number"
 
 
 FLOATS_OF_8_BITS = {

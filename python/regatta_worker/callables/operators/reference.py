@@ -156,7 +156,8 @@ class Reference:
             except Failed:
                 raise
             except Exception as error:
-                raise Failed(f"{function.where}: {placed(self._target.file, error)}") from error
+                words = placed(self._target.file, error) + function.advice(error, operands.scalars)
+                raise Failed(f"{function.where}: {words}") from error
             for name, value in half.results(function.where, returned, given).items():
                 if value.dtype.kind == "f" and value.dtype.itemsize < 8:
                     raise Failed(
