@@ -250,6 +250,23 @@ def test_words_of_an_enum_a_dictionary_and_a_while_loop_are_values(tmp_path: Pat
     ]
 
 
+def test_files_have_their_path_from_the_folder_that_the_script_starts_in(tmp_path: Path) -> None:
+    script = """
+        import os, pathlib, timeit
+        here = pathlib.Path(os.getcwd())
+        for path in (here / "data" / "a.bin", here / ("long" * 20) / "b.bin"):
+            timeit.timeit(lambda: sorted([1]), number=1)
+            for text in (str(path),):
+                timeit.timeit(lambda: sum([1]), number=1)
+    """
+    assert names(write(tmp_path, script)) == [
+        "sorted:path=data/a.bin",
+        "sum:path=data/a.bin,text=data/a.bin",
+        "sorted:path=b.bin",
+        "sum:path=b.bin,text=b.bin",
+    ]
+
+
 def test_benchmarks_of_pyperf_have_their_names(tmp_path: Path) -> None:
     script = """
         import pyperf

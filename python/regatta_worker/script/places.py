@@ -36,6 +36,9 @@ OF_A_PROCESS = re.compile(
 )
 """Words that are others in each process: a UUID, a token, a temporary file."""
 
+HERE = os.path.join(os.path.realpath(os.curdir), "")
+"""The folder that the worker was started in, which is another one in the base."""
+
 Value = int | str
 
 
@@ -294,8 +297,13 @@ def simplified(name: str, value: Any, returned: set[float]) -> Value | None:
     if isinstance(value, float):
         # A time or a rate has more digits than anybody writes.
         return word(f"{value:g}") if value not in returned and len(repr(value)) <= 7 else None
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
     if isinstance(value, str):
-        return None if OF_A_PROCESS.search(value) else word(value)
+        inside = value.removeprefix(HERE)
+        return (
+            None if OF_A_PROCESS.search(value) else word(inside) or word(os.path.basename(inside))
+        )
     if isinstance(value, (tuple, list)) and 1 <= len(value) <= 6:
         parts = [simplified(name, each, returned) for each in value]
         return None if None in parts else word("x".join(map(str, parts)))
