@@ -13,15 +13,22 @@ from regatta_worker.serving import is_installed
 _OWN = os.path.join(os.path.dirname(os.path.realpath(__file__)), "")
 
 
-def announced(case: Callable[[], str] = str) -> None:
-    """Has `os._exit` print who called it, and in which case, in the log of this process; in its
-    children it stays as it is."""
+def nothing(status: int, frame: FrameType) -> None:
+    """Leaves."""
+
+
+def announced(
+    case: Callable[[], str] = str, first: Callable[[int, FrameType], None] = nothing
+) -> None:
+    """Has `os._exit` do something first, and print who called it, and in which case, in the log of
+    this process; in its children it stays as it is."""
     leave, process = os._exit, os.getpid()
 
     @functools.wraps(leave)
     def announcing(status: int) -> None:
-        place = caller(sys._getframe(1)) if os.getpid() == process else ""
-        if place:
+        frame = sys._getframe(1)
+        if os.getpid() == process and (place := caller(frame)):
+            first(status, frame)
             during = f" in the case {name}" if (name := case()) else ""
             print(f"error: {place} called os._exit({status}){during}", file=sys.stderr, flush=True)
         leave(status)

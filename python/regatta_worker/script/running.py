@@ -10,7 +10,6 @@ from __future__ import annotations
 import builtins
 import contextlib
 import errno
-import functools
 import io
 import json
 import os
@@ -20,7 +19,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FrameType, ModuleType
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO
 
 from regatta_worker.exits import announced
 from regatta_worker.protocol import channel
@@ -111,7 +110,7 @@ class Script:
         """Runs the script, and answers requests until there are no more."""
         channel.on_pause(self._session.pauses(self._send, self._requests))
         self._pending = self._requests.readline()
-        announced(lambda: str(self._listing or ""))
+        announced(lambda: str(self._listing or ""), self._exited)
         self._begin()
         try:
             if pytest_benchmark.declares(self.path):
@@ -149,7 +148,6 @@ class Script:
         # Both sides of a pair have memory on the device.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         self.hooks.install()
-        os._exit = functools.partial(self._exited, os.getpid())
         self._seed(0)
 
     def _execute(self) -> None:
@@ -177,16 +175,15 @@ class Script:
             if error.code and not self._seen and (line := last_printed()):
                 self.ended += f" (it printed: {line})"
 
-    def _exited(self, process: int, status: int) -> NoReturn:
+    def _exited(self, status: int, frame: FrameType) -> None:
         """Answers further requests where a script leaves without Python's own end, in which some
-        libraries hang."""
-        if os.getpid() == process:
-            frame = next(places.users(sys._getframe(1)), None)
-            at = f":{frame.f_lineno}" if frame else ""
+        libraries hang. A call that leaves gives no answer."""
+        if self.call is None and self._listing is None:
+            frame_of_user = next(places.users(frame), None)
+            at = f":{frame_of_user.f_lineno}" if frame_of_user else ""
             self.ended = f"{self.target.file}{at} ended by os._exit({status})"
-            self.raised, self.call = bool(self._seen) and status != 0, None
+            self.raised = bool(self._seen) and status != 0
             self._serve()
-        EXIT(status)
 
     def _run_tests(self) -> None:
         """Stops in each call of the fixture `benchmark`."""
