@@ -250,7 +250,11 @@ def test_words_of_an_enum_a_dictionary_and_a_while_loop_are_values(tmp_path: Pat
     ]
 
 
-def test_files_have_their_path_from_the_folder_that_the_script_starts_in(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_temporary", [False, True])
+def test_files_have_their_path_from_the_folder_that_the_script_starts_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_temporary: bool
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(Path.cwd().parent if is_temporary else tmp_path))
     script = """
         import os, pathlib, timeit
         here = pathlib.Path(os.getcwd())

@@ -378,10 +378,15 @@ impl ExpectationResult {
     pub fn sentence(&self) -> String {
         let value = self.value_text();
         let is = match &self.metric {
+            Quantity::Metric(_) if self.is_by_cpu_time() => format!("takes {value} by CPU time"),
             Quantity::Metric(metric) => format!("takes {value}{}", metric.where_timed()),
             figure => format!("{figure} is {value}"),
         };
         format!("{is}, {} is allowed", self.allowed())
+    }
+
+    fn is_by_cpu_time(&self) -> bool {
+        (self.comparison).is_some_and(|comparison| comparison.by_cpu_time)
     }
 
     /// The value, in its unit.

@@ -301,9 +301,9 @@ def simplified(name: str, value: Any, returned: set[float]) -> Value | None:
         value = os.fspath(value)
     if isinstance(value, str):
         inside = value.removeprefix(HERE)
-        return (
-            None if OF_A_PROCESS.search(value) else word(inside) or word(os.path.basename(inside))
-        )
+        if OF_A_PROCESS.search(inside):
+            return None
+        return word(inside) or word(os.path.basename(inside))
     if isinstance(value, (tuple, list)) and 1 <= len(value) <= 6:
         parts = [simplified(name, each, returned) for each in value]
         return None if None in parts else word("x".join(map(str, parts)))

@@ -333,6 +333,9 @@ fn beside_other_programs_cpu_time_decides_what_the_time_that_passes_leaves_open(
         assert!(why.contains(reason), "{wall}, {cpu}, {tasks}: {why}");
         assert_eq!(result.may_be_worse(), wanted == Word::Inconclusive);
     }
+    let slower = result(23.0, 150.0, 2);
+    let sentence = "takes 1.50x by CPU time, at most 1.10x is allowed";
+    assert_eq!(slower.sentence(), sentence, "{slower:?}");
     let [two, eight] = [2, 8].map(|tasks| on_cpu(1.0, 1.0, tasks));
     let unknown = side("run", vec![]).header;
     assert_eq!(longer_by_tasks(&unknown, &two, &eight), None);
