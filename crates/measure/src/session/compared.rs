@@ -6,18 +6,19 @@
 
 use std::collections::BTreeMap;
 
-use regatta_core::record::Compared;
+use regatta_core::record::{Compared, Fault};
 use regatta_worker::protocol::OutputSample;
 
 /// The comparison of the head's outputs with the base's, and their relative L2 differences by
 /// name. `listed` are those of base and head when the calls were listed, in other processes.
 ///
 /// # Errors
-/// The first output that differs beyond its tolerance, as a sentence.
+/// The first output that differs beyond its tolerance, as a sentence. Where the head's own processes
+/// differ, it is not known whether the change is at fault: chance may have spared the base's.
 pub fn compare(
     [base, head]: [&[OutputSample]; 2],
     listed: [Option<&[OutputSample]>; 2],
-) -> Result<(Compared, BTreeMap<String, f64>), String> {
+) -> Result<(Compared, BTreeMap<String, f64>), (Fault, String)> {
     let nothing = |reason: &str| (Compared::Nothing(reason.to_owned()), BTreeMap::new());
     if base.is_empty() && head.is_empty() {
         return Ok(nothing("the calls return no arrays"));
@@ -33,11 +34,13 @@ pub fn compare(
     }
     match difference(base, head) {
         Ok(errors) => Ok((Compared::Base, errors)),
-        Err(reason) if varies(listed[1], head) => Err(format!(
-            "{reason}; the head's differs from process to process: it may read memory that is not \
-             set, draw without a seed, or have a race"
+        Err(_) if varies(listed[1], head) => Err((
+            Fault::Unchecked,
+            "the head's results differ from process to process, and were not checked: it may read \
+             memory that is not set, draw without a seed, or have a race"
+                .to_owned(),
         )),
-        Err(reason) => Err(reason),
+        Err(reason) => Err((Fault::WrongResult, reason)),
     }
 }
 
@@ -165,7 +168,9 @@ mod tests {
                     assert_eq!((how, wrong), (Compared::Base, ""));
                     assert!(errors["out"] < 1e-5);
                 }
-                Err(reason) => assert!(!wrong.is_empty() && reason.contains(wrong), "{reason}"),
+                Err((_, reason)) => {
+                    assert!(!wrong.is_empty() && reason.contains(wrong), "{reason}");
+                }
             }
         }
         assert!(compare([&base, &[]], [None, None]).is_err());
@@ -176,14 +181,15 @@ mod tests {
         let [one, other] = [[1.0, 2.0], [2.0, 1.0]].map(|values| [output("float32", &values)]);
         let (how, _) = compare([&one, &other], [Some(&other[..]), None]).unwrap();
         assert!(matches!(how, Compared::Nothing(_)));
-        // The base repeats its own: the head's are wrong, whether it repeats them or not.
+        // The base repeats its own: the head's are wrong, or if it does not repeat them, not known.
         let wrong = |listed: &[OutputSample]| {
             let listed = [Some(&one[..]), Some(listed)];
             compare([&one, &other], listed).unwrap_err()
         };
-        let varies = "the head's differs from process to process";
-        assert!(wrong(&one).contains(varies));
-        assert!(!wrong(&other).contains(varies));
+        let (fault, reason) = wrong(&one);
+        assert_eq!(fault, Fault::Unchecked);
+        assert!(reason.starts_with("the head's results differ from process to process"));
+        assert_eq!(wrong(&other).0, Fault::WrongResult);
         let (how, _) = compare([&[], &[]], [None, None]).unwrap();
         assert_eq!(
             how,

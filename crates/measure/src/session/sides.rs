@@ -3,8 +3,8 @@
 
 use super::compared;
 use super::declared::compare_sides;
+use super::failed;
 use super::lane::{LaneCase, RunningSides, Stage};
-use super::{Fault, failed};
 use regatta_core::metric::ratio_in_turns;
 use regatta_core::record::{Compared, Outcome, PairSide};
 use regatta_core::suite::Metric;
@@ -78,9 +78,9 @@ pub(super) fn compare_calls<E>(block: &mut [LaneCase<'_, '_>], sides: &mut Runni
             of_base.compared = Some(compared.clone());
             (of_head.compared, of_head.errors) = (Some(compared), errors);
         }
-        Err(reason) => {
+        Err((fault, reason)) => {
             of_base.compared = Some(Compared::Base);
-            head.stage = Stage::Ended(failed(Fault::WrongResult, reason).into());
+            head.stage = Stage::Ended(failed(fault, reason).into());
         }
     }
 }
