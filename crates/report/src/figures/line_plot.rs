@@ -123,7 +123,7 @@ impl LinePlot {
     }
 
     /// The axes between these heights, up to the right end.
-    fn axes(&self, (top, bottom): (f64, f64), right: f64) -> Axes {
+    fn axes(&self, (top, bottom): (f64, f64), right: f64) -> PlotAxes {
         let points = self.lines.iter().flat_map(|line| &line.points);
         let drawable = points.filter(|(_, value, _)| is_drawable(*value));
         let marked: Vec<_> = drawable.chain(&self.mark).collect();
@@ -149,7 +149,7 @@ impl LinePlot {
                 logarithmic: false,
             }
         };
-        Axes {
+        PlotAxes {
             left,
             right,
             bottom,
@@ -159,7 +159,7 @@ impl LinePlot {
         }
     }
 
-    fn draw_axes(&self, sheet: &mut Sheet, axes: &Axes) {
+    fn draw_axes(&self, sheet: &mut Sheet, axes: &PlotAxes) {
         for tick in axes.up.ticks(5) {
             let y = axes.up.at(tick);
             sheet.line([(axes.left, y), (axes.right, y)], 1.0, "line");
@@ -184,7 +184,7 @@ impl LinePlot {
         sheet.text(middle, &self.across, NAME, HPos::Center);
     }
 
-    fn draw_levels(&self, sheet: &mut Sheet, axes: &Axes) {
+    fn draw_levels(&self, sheet: &mut Sheet, axes: &PlotAxes) {
         for (value, word, ink) in &self.levels {
             let y = axes.up.at(*value);
             sheet.dashed(&[(axes.left, y), (axes.right, y)], 1.0, ink);
@@ -193,7 +193,7 @@ impl LinePlot {
         }
     }
 
-    fn draw_steps(&self, sheet: &mut Sheet, axes: &Axes) {
+    fn draw_steps(&self, sheet: &mut Sheet, axes: &PlotAxes) {
         let (from, to) = (axes.across.values.start, axes.across.values.end);
         for (place, (at, before, after)) in self.steps.iter().enumerate() {
             let last = place.checked_sub(1).map(|last| self.steps[last].0);
@@ -206,7 +206,7 @@ impl LinePlot {
         }
     }
 
-    fn draw_mark(&self, sheet: &mut Sheet, axes: &Axes) {
+    fn draw_mark(&self, sheet: &mut Sheet, axes: &PlotAxes) {
         let Some((at, value, name)) = &self.mark else {
             return;
         };
@@ -224,7 +224,7 @@ impl LinePlot {
 }
 
 /// The axes of a plot in its figure, in pixels.
-struct Axes {
+struct PlotAxes {
     left: f64,
     right: f64,
     bottom: f64,
@@ -234,7 +234,7 @@ struct Axes {
     print: Box<dyn Fn(&f64) -> String>,
 }
 
-impl Axes {
+impl PlotAxes {
     fn at(&self, across: f64, up: f64) -> At {
         (self.across.at(across), self.up.at(up))
     }
@@ -246,7 +246,7 @@ impl Axes {
 
 impl PlotLine {
     /// Draws it and returns its end, if it has a point.
-    fn draw(&self, sheet: &mut Sheet, axes: &Axes) -> Option<At> {
+    fn draw(&self, sheet: &mut Sheet, axes: &PlotAxes) -> Option<At> {
         let points = self.points.iter();
         let points: Vec<_> = points.filter(|(_, value, _)| is_drawable(*value)).collect();
         let places: Vec<At> = points.iter().map(|(x, y, _)| axes.at(*x, *y)).collect();
