@@ -61,6 +61,13 @@ pub struct Decision {
     pub diluted: bool,
 }
 
+impl Decision {
+    /// CPU time compared, where it decided.
+    pub fn by_cpu(&self) -> Option<Comparison> {
+        self.cpu.filter(|_| self.comparison.by_cpu_time)
+    }
+}
+
 /// Decides one comparison; `None` where a side has no value.
 pub fn decide(observed: &Observed<'_>, terms: &Terms) -> Option<Decision> {
     let Observed { values, .. } = *observed;

@@ -313,22 +313,11 @@ fn by_rule(
     let cpu = longer.map(|longer| compared([Metric::CpuTime; 2], longer));
     let decision = decide(&values.observed((base, head), cpu.as_ref()), &terms)?;
     let by = Ratio(shift.exp());
+    let mut comparison = decision.comparison.scaled(by);
     // The estimate is that of the times that decided.
-    let Comparison {
-        word,
-        by_cpu_time,
-        may_be_worse,
-        open,
-        ..
-    } = decision.comparison;
-    let decisive = decision.cpu.filter(|_| by_cpu_time);
-    let mut comparison = Comparison {
-        word,
-        by_cpu_time,
-        may_be_worse,
-        open,
-        ..decisive.unwrap_or(decision.comparison).scaled(by)
-    };
+    if let Some(cpu) = decision.by_cpu() {
+        comparison = comparison.with_estimate_of(cpu.scaled(by));
+    }
     let met = matches!(comparison.word, Word::Same | Word::Improved);
     let reason = values.reason(&decision, &terms, by);
     let reason = reason.filter(|_| !met || comparison.by_cpu_time);

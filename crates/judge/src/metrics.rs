@@ -224,7 +224,7 @@ impl ComparedValues {
         } else {
             ""
         };
-        if let (true, Some(cpu)) = (comparison.by_cpu_time, decision.cpu) {
+        if let Some(cpu) = decision.by_cpu() {
             return Some(format!("by CPU time {}{beside}", cpu.scaled(by)));
         }
         let limit = comparison.limit();

@@ -123,13 +123,13 @@ impl MachineWatch {
 
 impl Watch for MachineWatch {
     fn look(&mut self) -> MachineCounters {
-        let own = own_ticks(std::process::id());
+        let (tree, own) = tree_with_ticks(std::process::id());
         MachineCounters {
             at_ns: self.began.elapsed().into(),
             cores: self.cores.len() as u32,
             stat: read("/proc/stat").and_then(|text| stat(&text, &self.cores, self.tick_ns)),
             own_ns: own.map(|ticks| Nanoseconds(ticks as f64 * self.tick_ns)),
-            waited_ns: waits(&descendants::tree(std::process::id())),
+            waited_ns: waits(&tree),
         }
     }
 
@@ -141,19 +141,22 @@ impl Watch for MachineWatch {
 /// Processes that end while their times are read are looked for again, so often.
 const LOOKS: usize = 4;
 
-/// The processor time of a process and all it started, in ticks. `None` where Linux does not tell it,
-/// or where processes ended at each look.
+/// All that a process started, and the processor time of these and its own, in ticks. `None` where Linux
+/// does not tell it, or where processes ended at each look.
 ///
 /// A parent is read before its children. A child that can still be read after it was not waited for,
 /// so its time is not in its parent's; the time of one that cannot be read may be in none.
-fn own_ticks(root: u32) -> Option<u64> {
-    let look = || {
-        let processes = std::iter::once(root).chain(descendants::tree(root));
+fn tree_with_ticks(root: u32) -> (Vec<u32>, Option<u64>) {
+    let mut tree = Vec::new();
+    for _ in 0..LOOKS {
+        tree = descendants::tree(root);
+        let processes = std::iter::once(&root).chain(&tree);
         let texts = processes.map(|process| read(&format!("/proc/{process}/stat")));
-        texts.collect::<Option<Vec<String>>>()
-    };
-    let texts = (0..LOOKS).find_map(|_| look())?;
-    texts.iter().map(|text| process_ticks(text)).sum()
+        if let Some(texts) = texts.collect::<Option<Vec<String>>>() {
+            return (tree, texts.iter().map(|text| process_ticks(text)).sum());
+        }
+    }
+    (tree, None)
 }
 
 /// The unit of processor times under `/proc`, in nanoseconds.

@@ -93,10 +93,10 @@ impl Processes {
             ..Processes::default()
         };
         // Without a folder of their own they use what an earlier command compiled, as any process does.
-        processes.compiled = temporary::folder("numba").ok();
-        if let Some(folder) = &processes.compiled
-            && std::env::var_os(NUMBA_CACHE).is_none()
-        {
+        if std::env::var_os(NUMBA_CACHE).is_none() {
+            processes.compiled = temporary::folder("numba").ok();
+        }
+        if let Some(folder) = &processes.compiled {
             interrupt::leaves(folder.path().to_owned());
             let variable = (NUMBA_CACHE.to_owned(), folder.path().display().to_string());
             for spec in processes.specs.values_mut() {

@@ -54,10 +54,10 @@ OF_ANOTHER_MODULE = re.compile(
 MAIN = ("__main__", "__mp_main__")
 """Names of a script's module: its functions are named by its file."""
 
-UNNAMED = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 """Comprehensions are functions in some versions of Python, and in others none."""
 
-IN_FUNCTION = r"\.<locals>\.<(list|set|dict)comp>$|\.<locals>\.<genexpr>$"
+IN_FUNCTION = rf"\.<locals>\.({'|'.join(COMPREHENSIONS)})$"
 """The rest of a comprehension's name, after its function's."""
 
 
@@ -182,7 +182,7 @@ def _profiled(call: Callable[[], Any], library: str) -> tuple[Counter[str], dict
         # A comprehension is a part of its function.
         caller = f"{module}:{re.sub(IN_FUNCTION, '', name)}"
         times[caller] += entry.inlinetime
-        if not name.endswith(UNNAMED):
+        if not name.endswith(COMPREHENSIONS):
             calls[f"{module}:{name}"] += entry.callcount
         for callee in entry.calls or ():
             module, name = named(callee.code)

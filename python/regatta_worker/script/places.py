@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
 
+from regatta_worker.census.functions import COMPREHENSIONS
+
 MOST_VALUES = 24
 """Values that a name has at the most."""
 
@@ -173,9 +175,6 @@ def options(line: Any) -> Iterator[tuple[str, Any]]:
 
 
 Loop = ast.For | ast.AsyncFor | ast.While | ast.comprehension
-
-COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
-"""The names of frames that a comprehension has of its own, before Python 3.12."""
 
 
 Position = tuple[int, int]

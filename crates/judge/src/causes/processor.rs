@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::facts::{Facts, Found, Pair, TimeSource};
 use crate::judgement::{Cause, Difference, Fact};
 use regatta_core::machine::{
-    DENORMAL_VALUES, FUNCTION_PPM, GARBAGE_COLLECTIONS, GARBAGE_NS, Sides, Structure, WIDER_RESULTS,
+    DENORMAL_VALUES, FUNCTION_PPM, GARBAGE_COLLECTIONS, GARBAGE_NS, Sides, WIDER_RESULTS,
 };
 use regatta_core::record::{CaseRecord, Invocation};
 use regatta_core::suite::Metric;
@@ -224,18 +224,20 @@ pub fn garbage(facts: &Facts) -> Option<Found> {
 /// A function takes longer, by most of what a call is slower by. Its part of a call is a profiler's,
 /// which stretches quick functions.
 pub fn slower_function(facts: &Facts) -> Option<Found> {
-    let on_wall = |_: &_| facts.clock == TimeSource::Wall;
-    let (base, head) = facts.structures().filter(on_wall)?;
+    if facts.clock != TimeSource::Wall {
+        return None;
+    }
+    let (base, head) = facts.structures()?;
     let [base_ns, head_ns] = [facts.ns.base?, facts.ns.head?];
-    let parts = |side: &'_ Structure| {
-        let counts = side.counts.iter();
-        let named =
-            counts.filter_map(|(count, ppm)| Some((count.strip_prefix(FUNCTION_PPM)?, ppm)));
-        let named = named.map(|(name, ppm)| (name.to_owned(), *ppm as f64 / 1e6));
-        BTreeMap::from_iter(named)
+    let part = |(count, ppm): (&String, &u64)| {
+        let name = count.strip_prefix(FUNCTION_PPM)?;
+        Some((name.to_owned(), *ppm as f64 / 1e6))
     };
-    let before = Some(parts(base)).filter(|parts| !parts.is_empty())?;
-    let times = parts(head).into_iter().map(|(name, part)| {
+    let before: BTreeMap<String, f64> = base.counts.iter().filter_map(part).collect();
+    if before.is_empty() {
+        return None;
+    }
+    let times = head.counts.iter().filter_map(part).map(|(name, part)| {
         let part_before = before.get(&name).copied().unwrap_or(0.0);
         (name, Sides::new(base_ns * part_before, head_ns * part))
     });

@@ -83,6 +83,17 @@ impl Comparison {
         }
     }
 
+    /// The same with another's estimate, and what is detectable beside it.
+    pub fn with_estimate_of(self, other: Comparison) -> Comparison {
+        Comparison {
+            ratio: other.ratio,
+            low: other.low,
+            high: other.high,
+            detectable: other.detectable,
+            ..self
+        }
+    }
+
     /// The largest ratio within the threshold.
     pub fn limit(&self) -> Ratio {
         Ratio::grown_by(self.threshold)

@@ -121,12 +121,12 @@ fn the_time_of_a_process_that_ended_is_in_that_of_the_one_that_waited_for_it() {
     let words = shell.stdout.take().unwrap();
     BufReader::new(words).read_line(&mut line).unwrap();
     let alone = read(&format!("/proc/{}/stat", shell.id())).unwrap();
-    let (all, alone) = (own_ticks(shell.id()), process_ticks(&alone));
+    let (all, alone) = (tree_with_ticks(shell.id()).1, process_ticks(&alone));
     drop(shell.stdin.take());
     shell.wait().unwrap();
     assert!(all >= Some(2), "{all:?} ticks");
     assert_eq!(all, alone, "it has no child left");
-    assert_eq!(own_ticks(shell.id()), None, "it has ended");
+    assert_eq!(tree_with_ticks(shell.id()).1, None, "it has ended");
 }
 
 const MS: f64 = 1e6;
