@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
-from regatta_worker.serving import is_installed
+from regatta_worker.serving import innermost
 
 _OWN = os.path.join(os.path.dirname(os.path.realpath(__file__)), "")
 
@@ -43,9 +43,4 @@ def caller(frame: FrameType | None) -> str:
     while frame is not None and not os.path.realpath(frame.f_code.co_filename).startswith(_OWN):
         places.append((frame.f_code, frame.f_lineno))
         frame = frame.f_back
-    own = (place for place in places if not is_installed(place[0].co_filename))
-    code, line = next(own, places[0] if places else (None, 0))
-    if code is None:
-        return ""
-    function = getattr(code, "co_qualname", code.co_name).rpartition("<locals>.")[2]
-    return f"{os.path.basename(code.co_filename)}:{line}: {function}"
+    return innermost(places)

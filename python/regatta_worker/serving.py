@@ -20,7 +20,7 @@ import sysconfig
 import traceback
 import urllib.parse
 from collections.abc import Callable
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, BinaryIO
 
 from regatta_worker.census import functions, tuners
@@ -100,10 +100,8 @@ class Session:
         except (Unsupported, Failed, Unavailable, Lost) as answer:
             return {"type": type(answer).__name__.lower(), "reason": str(answer)}
         except SystemExit as error:
-            frames = traceback.extract_tb(error.__traceback__)
-            own = [frame for frame in frames if not is_installed(frame.filename)]
-            last = (own or frames)[-1]
-            place = f"{os.path.basename(last.filename)}:{last.lineno}: {last.name}"
+            walked = traceback.walk_tb(error.__traceback__)
+            place = innermost([(frame.f_code, line) for frame, line in walked][::-1])
             return {"type": "failed", "reason": f"{place} called sys.exit({error.code!r})"}
         except Exception as error:
             # The last line goes to the harness, the whole of it to the log.
@@ -264,6 +262,17 @@ def is_installed(path: str) -> bool:
     folder, name = os.path.split(path)
     path = _real(path)
     return _is_own(path) or bool(_package(path)) or _is_own(os.path.join(_real(folder), name))
+
+
+def innermost(lines: list[tuple[CodeType, int]]) -> str:
+    """`bench.py:7: softmax`: the first of these lines, the innermost first, that is the user's; of
+    none the first; empty without any."""
+    own = (line for line in lines if not is_installed(line[0].co_filename))
+    code, line = next(own, lines[0] if lines else (None, 0))
+    if code is None:
+        return ""
+    function = getattr(code, "co_qualname", code.co_name).rpartition("<locals>.")[2]
+    return f"{os.path.basename(code.co_filename)}:{line}: {function}"
 
 
 _real = functools.cache(os.path.realpath)
