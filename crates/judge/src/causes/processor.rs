@@ -252,10 +252,10 @@ pub fn slower_function(facts: &Facts) -> Option<Found> {
 /// A call touches more pages that the system has to give it, and they take a part of what it is
 /// slower by.
 pub fn page_faults(facts: &Facts) -> Option<Found> {
-    let pair = facts.call().filter(|_| facts.moved())?;
+    let pair = facts.call()?;
     let faults = |record: &CaseRecord| record.median_of(|one| one.page_faults.map(f64::from));
     let count = Sides::both(faults(pair.base), faults(pair.head))?;
-    let slower_ns = pair.values(Metric::Device)?.growth();
+    let slower_ns = facts.slower_by()?.0;
     let more_ns = FAULT_NS * (count.head - count.base);
     if more_ns <= 0.0 || count.head < MORE * count.base || more_ns < MIN_PART * slower_ns {
         return None;

@@ -122,6 +122,7 @@ wall +device=100 ; ppm.in.a=990000 +device=200 x2 =>
 ppm.in.a=400000 +device=100 ; ppm.in.a=990000 +device=200 x2 =>
 +device=900 +faults=140 ; +device=1150 +faults=268 x1.28 => page-faults: page faults 140 → 268; the allocator gives memory back after a call: keep the arrays of a call, or set MALLOC_TRIM_THRESHOLD_
 +device=900 +faults=2 ; +device=1150 +faults=9 x1.28 =>
++device=1150 +faults=140 ; +device=900 +faults=268 x0.78 =>
 ");
 }
 
