@@ -114,12 +114,11 @@ pub fn decide(observed: &Observed<'_>, terms: &Terms) -> Option<Decision> {
         _ => {}
     }
     let lies_below = comparison.is_at_most(limit) && !slow_starts.likely && !fewer;
-    if lies_below && !diluted {
-        // An improvement that a second look may show is waited for.
-        let improves = comparison.ratio < limit.inverse() && pairs < SECOND_LOOK && !terms.last;
-        if comparison.word == Word::Same || !improves {
-            return Some(decided(Word::Same, false));
-        }
+    // An improvement that a second look may show is waited for.
+    let may_improve =
+        lies_below && comparison.ratio < limit.inverse() && pairs < SECOND_LOOK && !terms.last;
+    if lies_below && !diluted && (comparison.word == Word::Same || !may_improve) {
+        return Some(decided(Word::Same, false));
     }
     let by_cpu = cpu.and_then(|cpu| {
         // The few values of a first look lie beyond the threshold by chance as well.
@@ -132,10 +131,12 @@ pub fn decide(observed: &Observed<'_>, terms: &Terms) -> Option<Decision> {
         return Some(decided(word, true));
     }
     // A time that is added to both sides does not turn a change round.
-    if diluted && lies_below && comparison.is_at_most(Ratio::ONE) {
+    let is_not_slower = diluted && lies_below && comparison.is_at_most(Ratio::ONE);
+    if is_not_slower && !may_improve {
         return Some(decided(Word::Same, false));
     }
     let may_be_worse = match cpu {
+        _ if is_not_slower => false,
         Some(cpu) if diluted => cpu.may_be_worse || comparison.is_above(limit),
         _ if more || fewer => true,
         _ if lies_below && !diluted => false,
@@ -146,6 +147,7 @@ pub fn decide(observed: &Observed<'_>, terms: &Terms) -> Option<Decision> {
     let can_decide = cpu.is_some()
         || !diluted
         || observed.some_quiet
+        || may_improve
         || comparison.ratio > limit && needed_pairs(&comparison, terms, pairs) <= MAX_NEEDED;
     // A case that may not be worse passes as it is: beside load, where pairs cost most, from the
     // second look on; against a stored run, which keeps its own spread, where more of the head does not

@@ -239,7 +239,11 @@ impl ComparedValues {
             Word::Regressed => Some(format!("{}; the ranges do not overlap", shown.between())),
             Word::Same if may_be_faster || !beside.is_empty() => {
                 let high = 100.0 * shown.high?.growth().0;
-                Some(format!("no more than {high:+.1} %{beside}"))
+                Some(if high < 0.0 {
+                    format!("at least {:.1} % faster{beside}", -high)
+                } else {
+                    format!("no more than {high:+.1} %{beside}")
+                })
             }
             Word::Inconclusive => Some(self.open_reason(decision, terms, by, beside)),
             _ => None,

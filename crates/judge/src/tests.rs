@@ -226,6 +226,16 @@ fn a_row_says_what_would_decide_it_and_what_is_measured_again() {
     let waits = "; waits for a core are in these times";
     assert!(reason.ends_with(waits), "{reason}");
 
+    // Beside load too an improvement that the next look may show is waited for, and no more.
+    let [base, head] = in_pairs(cases("100+5 -"), cases("~90 -"));
+    let judgement = judge(&head, Some(&base), &options);
+    assert!(!row(&judgement, A).may_be_worse());
+    assert_eq!(next(&judgement, 5, &[]).unwrap().invocations, 10);
+    let judgement = judge(&head, Some(&base), &DIFFERENT);
+    assert_eq!(row(&judgement, A).word, Word::Same);
+    let reason = row(&judgement, A).reason.clone().unwrap();
+    assert_eq!(reason, "at least 2.0 % faster, beside other programs");
+
     // A base that is too small stays so.
     let stored = judge(&cases("~103 -"), Some(&cases("100*3 -")), &options);
     assert_eq!(next(&stored, 5, &[]), None);
