@@ -92,8 +92,9 @@ fn matches(pattern: &str, line: &str) -> bool {
     }
 }
 
-/// The output of all commands of the blocks, each with its exit code.
-fn answers(place: &Place, blocks: &[Block]) -> Vec<String> {
+/// The output of all commands of the blocks, each with its exit code. Outputs that were read in part are
+/// whole in files of `outputs`, by the number of the block.
+fn answers(place: &Place, blocks: &[Block], outputs: &Path) -> Vec<String> {
     let mut script = fs::read_to_string(format!("{FOLDER}/prelude.sh")).unwrap();
     for block in blocks {
         script += &format!("{}ended '{END}'\n", block.command);
@@ -107,6 +108,7 @@ fn answers(place: &Place, blocks: &[Block]) -> Vec<String> {
     shell.args(["-c", piped, &script]).env("PATH", path);
     let text = shell
         .env("SOURCE", env!("CARGO_MANIFEST_DIR"))
+        .env("OUTPUTS", outputs)
         .output()
         .unwrap()
         .stdout;
@@ -136,14 +138,15 @@ fn check(name: &str) {
     let text = fs::read_to_string(&path).unwrap();
     let place = Place::new();
     let blocks = blocks(&text);
-    let answers = answers(&place, &blocks);
+    let outputs = tempfile::tempdir().unwrap();
+    let answers = answers(&place, &blocks, outputs.path());
     assert_eq!(
         answers.len(),
         blocks.len(),
         "a command of {name} ended the shell"
     );
     let (mut whole, mut wrong) = (String::new(), String::new());
-    for (block, answer) in blocks.iter().zip(answers) {
+    for (number, (block, answer)) in blocks.iter().zip(answers).enumerate() {
         let mut answer_of_block = String::new();
         for (at, line) in answer.lines().enumerate() {
             let wanted = block.printed.get(at).copied().unwrap_or_default();
@@ -159,7 +162,10 @@ fn check(name: &str) {
             .collect();
         whole += &format!("{asked}{answer_of_block}");
         if wanted != answer_of_block {
+            let output = fs::read_to_string(outputs.path().join(number.to_string()));
+            let output = output.unwrap_or_default();
             wrong += &format!("{asked}is to print\n{wanted}and prints\n{answer_of_block}\n");
+            wrong += &format!("a part of\n{output}\n");
         }
     }
     if env::var("REGATTA_TRANSCRIPTS").is_ok_and(|how| how == "write") {

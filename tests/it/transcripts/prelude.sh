@@ -52,9 +52,13 @@ regatta() {
   return $code
 }
 
-# ended WORD: the end of a command, with its exit code and those of regatta that are not 0.
+# ended WORD: the end of a command, with its exit code and those of regatta that are not 0. An
+# output that was read in part is kept whole, for a test that fails.
+commands=0
 ended() {
   local code=$?
+  cp $said "$OUTPUTS/$commands"
+  commands=$((commands + 1))
   printf '\n%s%s %s\n' "$1" $code "$(paste -sd ' ' $codes)"
   : >$codes
 }
