@@ -185,10 +185,8 @@ mod tests {
         assert_eq!(text(&path, 10).unwrap(), "0123456789");
         let error = bytes(&path, 9).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::FileTooLarge);
-        assert!(
-            error.to_string().contains("larger than the 9 bytes"),
-            "{error}"
-        );
+        let expected = "larger than the 9 bytes";
+        assert!(error.to_string().contains(expected), "{error}");
         // The kernel reports its length as 0.
         assert!(refused(Path::new("/proc/self/maps"), 9).contains("larger"));
         // A hole of 1 TiB takes neither time nor memory.

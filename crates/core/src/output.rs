@@ -444,16 +444,12 @@ mod tests {
         assert!(!dir.path().join("new").exists(), "a check leaves nothing");
 
         let error = check_writable(dir.path()).unwrap_err().to_string();
-        assert!(
-            error.contains("it is a directory; name a file in it"),
-            "{error}"
-        );
+        let expected = "it is a directory; name a file in it";
+        assert!(error.contains(expected), "{error}");
         for below in ["report.html", "deeper/report.html"] {
             let error = check_writable(&file.join(below)).unwrap_err().to_string();
-            assert!(
-                error.contains("taken is a file, not a directory"),
-                "{error}"
-            );
+            let expected = "taken is a file, not a directory";
+            assert!(error.contains(expected), "{error}");
         }
     }
 }

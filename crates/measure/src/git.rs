@@ -745,10 +745,8 @@ mod tests {
         let remote = "https://u:S3cret@127.0.0.1:1/x.git?token=S3cret";
         let error = ask(Path::new("."), &["ls-remote", remote]).unwrap_err();
         let text = error.to_string();
-        assert!(
-            text.starts_with("git ls-remote https://***@127.0.0.1:1/x.git?***"),
-            "{text}"
-        );
+        let expected = "git ls-remote https://***@127.0.0.1:1/x.git?***";
+        assert!(text.starts_with(expected), "{text}");
         assert!(!text.contains("S3cret"), "{text}");
     }
 }

@@ -676,10 +676,8 @@ mod tests {
         let (_folder, at) = files(&all);
         let objection = |name: &str| roots(&at).objection(&BTreeSet::from([at(name)]), false);
         let words = objection("opt/mine.py").unwrap();
-        assert!(
-            words.contains("opt/mine.py, an installed copy of mine.py that is not"),
-            "{words}"
-        );
+        let expected = "opt/mine.py, an installed copy of mine.py that is not";
+        assert!(words.contains(expected), "{words}");
         assert_eq!(objection("opt/a.py"), None);
     }
 
@@ -735,10 +733,8 @@ mod tests {
         }
         for name in ["old/libk.so", "target/libmine.so"] {
             let words = objection(name).unwrap();
-            assert!(
-                words.contains("csrc/k.cu differs between the two"),
-                "{words}"
-            );
+            let expected = "csrc/k.cu differs between the two";
+            assert!(words.contains(expected), "{words}");
         }
     }
 

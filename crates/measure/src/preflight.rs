@@ -467,9 +467,7 @@ mod tests {
             gbps: Some(4250.7),
             how: "a product".to_owned(),
         };
-        assert_eq!(
-            peak_line("torch", &peak),
-            "torch: products f32 146.6 G, bf16 792.3 TFLOP/s; copies 4251 GB/s"
-        );
+        let expected = "torch: products f32 146.6 G, bf16 792.3 TFLOP/s; copies 4251 GB/s";
+        assert_eq!(peak_line("torch", &peak), expected);
     }
 }

@@ -190,9 +190,7 @@ mod tests {
             panic!("{blocks:?}");
         };
         assert_eq!(lanes.len(), 1);
-        assert_eq!(
-            (lanes[0].side, &*lanes[0].worker),
-            (PairSide::Head, "torch")
-        );
+        assert_eq!(lanes[0].side, PairSide::Head);
+        assert_eq!(&*lanes[0].worker, "torch");
     }
 }

@@ -210,9 +210,7 @@ mod tests {
         let CheckResult::Failed(why) = &checks[0].result else {
             panic!("{checks:?}");
         };
-        assert!(
-            why.starts_with("it moves y by 0.2 limits, and 4 are needed"),
-            "{why}"
-        );
+        let expected = "it moves y by 0.2 limits, and 4 are needed";
+        assert!(why.starts_with(expected), "{why}");
     }
 }

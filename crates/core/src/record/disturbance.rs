@@ -283,9 +283,7 @@ mod tests {
         assert_eq!(of_gpu(&state(0x1 | 0x4, Some(0))), []);
         assert_eq!(of_gpu(&state(0, None)), []);
         let both = of_gpu(&state(0x40, Some(1)));
-        assert_eq!(
-            describe(&both),
-            "throttled: hardware thermal slowdown, 1 other process on the device"
-        );
+        let expected = "throttled: hardware thermal slowdown, 1 other process on the device";
+        assert_eq!(describe(&both), expected);
     }
 }

@@ -364,10 +364,8 @@ mod tests {
         let zero = says(|record| record.invocations[0].values.set(Metric::CpuTime, Some(0.0)));
         assert_eq!(zero, "cpu_time holds 0 ns: no time is negative or nothing");
         let negative = says(|record| record.invocations[1].host_ratio = Some(-2.0));
-        assert_eq!(
-            negative,
-            "host_ratio holds -2: no ratio is negative or nothing"
-        );
+        let expected = "host_ratio holds -2: no ratio is negative or nothing";
+        assert_eq!(negative, expected);
         let twice = says(|record| record.invocations[1].number = 0);
         assert_eq!(twice, "invocation 0 follows invocation 0");
     }

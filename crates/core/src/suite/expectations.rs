@@ -385,10 +385,8 @@ params = { num_splits = [\"auto\", 2, 4] }
         let limit =
             |more: &str| suite(&format!("case = {{ worker = \"torch\" }}\n{more}")).unwrap();
         let blocks = limit("metric = \"blocks\"\nkernel = \"fmha*\"\nat_least = 9");
-        assert_eq!(
-            blocks.rules.expectations[0].name,
-            "blocks of fmha* at least 9"
-        );
+        let expected = "blocks of fmha* at least 9";
+        assert_eq!(blocks.rules.expectations[0].name, expected);
         let copies = &limit("metric = \"copies\"\nat_most = 0").rules.expectations[0];
         assert_eq!(copies.name, "copies of worker torch at most 0");
         assert_eq!(copies.origin.0, "s.toml:6: expect[0]");
@@ -401,17 +399,13 @@ params = { num_splits = [\"auto\", 2, 4] }
         };
         let counted = suite(&calls("torch.cuda:synchronize")).unwrap();
         let count = &counted.counts[0];
-        assert_eq!(
-            (count.name.as_str(), count.worker.as_str()),
-            ("synchronize", "torch")
-        );
+        assert_eq!(count.name.as_str(), "synchronize");
+        assert_eq!(count.worker.as_str(), "torch");
         assert_eq!(count.functions, ["torch.cuda:synchronize"]);
         let selected = counted.cases.iter().filter(|case| count.selects(case));
         assert_eq!(selected.count(), 6);
-        assert_eq!(
-            counted.rules.expectations[0].metric.to_string(),
-            "calls.synchronize"
-        );
+        let expected = "calls.synchronize";
+        assert_eq!(counted.rules.expectations[0].metric.to_string(), expected);
         let again = format!("{}[[expect]]\n{}", calls("a:f"), calls("a:f"));
         assert_eq!(suite(&again).unwrap().counts.len(), 1);
     }

@@ -355,18 +355,14 @@ mod tests {
         }
         let usual = Policy::default();
         assert_eq!(usual.threshold_of(Metric::Host), Share(0.20));
-        assert_eq!(
-            (usual.day_on(true), usual.day_on(false)),
-            (Share(0.01), Share(0.03))
-        );
+        assert_eq!(usual.day_on(true), Share(0.01));
+        assert_eq!(usual.day_on(false), Share(0.03));
         let own = Policy {
             day: Some(Share(0.0)),
             ..usual
         };
-        assert_eq!(
-            (own.day_on(true), own.day_on(false)),
-            (Share(0.0), Share(0.0))
-        );
+        assert_eq!(own.day_on(true), Share(0.0));
+        assert_eq!(own.day_on(false), Share(0.0));
     }
 
     #[test]

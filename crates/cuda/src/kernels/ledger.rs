@@ -467,15 +467,11 @@ mod tests {
         assert!(edited.contains("ledger.jsonl:2: it was edited"), "{edited}");
         let last = whole.trim_end().rfind('\n').unwrap();
         let short = error(&whole[..=last]);
-        assert!(
-            short.contains("names 2 entry points, 1 are there"),
-            "{short}"
-        );
+        let expected = "names 2 entry points, 1 are there";
+        assert!(short.contains(expected), "{short}");
         let headless = error(whole.split_once('\n').unwrap().1);
-        assert!(
-            headless.contains(":1: it is not the first line of a ledger"),
-            "{headless}"
-        );
+        let expected = ":1: it is not the first line of a ledger";
+        assert!(headless.contains(expected), "{headless}");
         let other = error(&whole.replace("\"schema\":4", "\"schema\":9"));
         assert!(other.contains("its schema is 9"), "{other}");
         assert!(error("").contains(":1: "), "an empty file");

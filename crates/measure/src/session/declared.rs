@@ -323,10 +323,8 @@ mod tests {
         for head in [[(1 << 60) + 1, -3], [1 << 60, 3]] {
             let reason = compare(head).unwrap_err();
             assert!(reason.starts_with("wrong result: index: relative L2 error"));
-            assert!(
-                reason.contains(", and i64 is compared exactly;"),
-                "{reason}"
-            );
+            let expected = ", and i64 is compared exactly;";
+            assert!(reason.contains(expected), "{reason}");
         }
     }
 
@@ -336,10 +334,8 @@ mod tests {
         std::fs::write(head.path().join("y.f32"), [0; 8]).unwrap();
         let sides = (base.path(), head.path());
         let rejected = compare_sides("o", &operands(), sides, false).unwrap_err();
-        assert!(
-            rejected.reason.contains("has 8 bytes, not 24"),
-            "{rejected}"
-        );
+        let expected = "has 8 bytes, not 24";
+        assert!(rejected.reason.contains(expected), "{rejected}");
         assert_eq!(rejected.fault, Fault::Other);
     }
 }

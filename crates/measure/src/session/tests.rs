@@ -842,10 +842,8 @@ fn a_pair_swaps_places_each_turn_until_its_own_error_is_small() {
         ]
     );
     let (base, head) = (only_measured(&base), only_measured(&head));
-    assert_eq!(
-        (base.samples.device_ns.len(), head.samples.device_ns.len()),
-        (8, 8)
-    );
+    assert_eq!(base.samples.device_ns.len(), 8);
+    assert_eq!(head.samples.device_ns.len(), 8);
     assert!(base.ratios.is_empty());
     assert!(
         (head.ratios[&Metric::Device] - 1.1).abs() < 1e-9,
@@ -921,10 +919,8 @@ fn pairs_that_are_up_together_prepare_before_any_is_measured() {
     assert_eq!((prepared.len(), measured.len()), (6, 6), "{log:?}");
     assert!(prepared.iter().max() < measured.iter().min(), "{log:?}");
     for (number, (base, head)) in base.iter().zip(&head).enumerate() {
-        assert_eq!(
-            (base.invocation, head.invocation),
-            (number as u32, number as u32)
-        );
+        assert_eq!(base.invocation, number as u32);
+        assert_eq!(head.invocation, number as u32);
         let Outcome::Measured(head) = &head.outcome else {
             panic!("{head:?}");
         };

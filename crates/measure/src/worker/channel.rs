@@ -367,9 +367,7 @@ mod tests {
         other.args(["-c", "echo forged"]).stdout(theirs);
         assert!(other.status().unwrap().success());
         let error = lines.recv().unwrap().unwrap_err().to_string();
-        assert!(
-            error.contains("wrote on the channel of the worker"),
-            "{error}"
-        );
+        let expected = "wrote on the channel of the worker";
+        assert!(error.contains(expected), "{error}");
     }
 }

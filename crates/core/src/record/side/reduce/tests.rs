@@ -317,22 +317,16 @@ fn what_differs_between_invocations_is_kept() {
     assert!(varying([flash(), flash(), flash(), flash(), flash()]).is_empty());
     let one = || with(Some(1), &["flash"]);
     let variation = varying([flash(), flash(), one(), flash(), one()]);
-    assert_eq!(
-        variation["splits"],
-        "157 in invocation 0, 1 in invocation 2"
-    );
+    let expected = "157 in invocation 0, 1 in invocation 2";
+    assert_eq!(variation["splits"], expected);
     let without = || with(None, &["flash"]);
     let variation = varying([flash(), without(), flash(), flash(), flash()]);
-    assert_eq!(
-        variation["splits"],
-        "157 in invocation 0, not reported in invocation 1"
-    );
+    let expected = "157 in invocation 0, not reported in invocation 1";
+    assert_eq!(variation["splits"], expected);
     let more = || with(Some(157), &["flash", "combine"]);
     let variation = varying([flash(), more(), flash(), flash(), flash()]);
-    assert_eq!(
-        variation["launches"],
-        "1 in invocation 0, 2, with combine in invocation 1"
-    );
+    let expected = "1 in invocation 0, 2, with combine in invocation 1";
+    assert_eq!(variation["launches"], expected);
 }
 
 /// Structure is counted in the first and the third invocation alone.

@@ -47,10 +47,8 @@ fn everything_in_the_contract_is_read() {
     assert_eq!(process.calls["launches"], 1);
     let moments = process.moments.as_ref().unwrap();
     assert_eq!(moments.of["frees"], [90, 104, 110], "in order");
-    assert_eq!(
-        (&moments.of["allocations"][..], moments.since),
-        (&[101][..], 0)
-    );
+    assert_eq!(&moments.of["allocations"][..], &[101][..]);
+    assert_eq!(moments.since, 0);
     let kinds: Vec<u64> = recording.operations.iter().map(|o| o.start_ns).collect();
     assert_eq!(kinds, [90, 96, 98, 100], "by start");
     let operators = recording.operations.iter().map(|o| o.operator.as_deref());
@@ -61,14 +59,12 @@ fn everything_in_the_contract_is_read() {
     let last = &recording.operations[3];
     let kernel = last.kernel().unwrap();
     assert_eq!(recording.name(kernel), "flash");
-    assert_eq!(
-        (kernel.blocks(), kernel.threads(), kernel.shared_bytes),
-        (6, 768, Some(48))
-    );
-    assert_eq!(
-        (last.ns(), last.launched_ns, last.launch_ns),
-        (10, Some(99), Some(4))
-    );
+    assert_eq!(kernel.blocks(), 6);
+    assert_eq!(kernel.threads(), 768);
+    assert_eq!(kernel.shared_bytes, Some(48));
+    assert_eq!(last.ns(), 10);
+    assert_eq!(last.launched_ns, Some(99));
+    assert_eq!(last.launch_ns, Some(4));
     assert_eq!(recording.sms(last), Some(132));
 }
 
