@@ -7,6 +7,7 @@
 
 mod message;
 
+use crate::text::is_listed;
 pub use message::message;
 
 /// Variables whose values are kept: settings of threads, allocators, compilers and GPUs.
@@ -17,88 +18,20 @@ const KEPT_VARIABLES: &str = include_str!("kept_variables.txt");
 const PLAIN_OPTIONS: &str = include_str!("kept_options.txt");
 
 /// Words in the names of variables and options whose values are secrets.
-const SECRET: [&str; 16] = [
-    "key",
-    "token",
-    "secret",
-    "passw",
-    "passphrase",
-    "storepass",
-    "passcode",
-    "pwd",
-    "cred",
-    "auth",
-    "cookie",
-    "private",
-    "bearer",
-    "session",
-    "signature",
-    "webhook",
-];
+const SECRET: &str = "key token secret passw passphrase storepass passcode pwd cred auth cookie \
+     private bearer session signature webhook";
 
 /// Words of such names that mean a secret only when they stand alone: `pass`, and not `bypass`.
-const SECRET_ALONE: [&str; 12] = [
-    "pass", "pat", "pin", "otp", "totp", "mfa", "pw", "sid", "sig", "jwt", "u", "p",
-];
+const SECRET_ALONE: &str = "pass pat pin otp totp mfa pw sid sig jwt u p";
 
 /// Names with a word of [`SECRET`] that count something; a number is kept of these.
 const COUNTS: [&str; 2] = ["keys", "tokens"];
 
 /// The beginnings of well-known tokens.
-const TOKENS: [&str; 52] = [
-    "ghp_",
-    "gho_",
-    "ghu_",
-    "ghs_",
-    "ghr_",
-    "github_pat_",
-    "glpat-",
-    "hf_",
-    "sk-",
-    "sk_live_",
-    "nvapi-",
-    "AKIA",
-    "ASIA",
-    "xoxb-",
-    "xoxp-",
-    "npm_",
-    "pypi-Ag",
-    "eyJ",
-    "AIza",
-    "ya29.",
-    "GOCSPX-",
-    "xapp-",
-    "dckr_pat_",
-    "SG.",
-    "sk_test_",
-    "rk_live_",
-    "gsk_",
-    "AGE-SECRET-KEY-",
-    "xoxa-",
-    "xoxr-",
-    "xoxs-",
-    "pk_live_",
-    "whsec_",
-    "shpat_",
-    "dop_v1_",
-    "hvs.",
-    "dp.pt.",
-    "lin_api_",
-    "LTAI",
-    "r8_",
-    "glrt-",
-    "glptt-",
-    "gldt-",
-    "figd_",
-    "ATATT",
-    "PMAK-",
-    "NRAK-",
-    "xai-",
-    "pplx-",
-    "rubygems_",
-    "pscale_tkn_",
-    "ntn_",
-];
+const TOKENS: &str = "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ glpat- hf_ sk- sk_live_ nvapi- AKIA \
+     ASIA xoxb- xoxp- npm_ pypi-Ag eyJ AIza ya29. GOCSPX- xapp- dckr_pat_ SG. sk_test_ rk_live_ \
+     gsk_ AGE-SECRET-KEY- xoxa- xoxr- xoxs- pk_live_ whsec_ shpat_ dop_v1_ hvs. dp.pt. lin_api_ \
+     LTAI r8_ glrt- glptt- gldt- figd_ ATATT PMAK- NRAK- xai- pplx- rubygems_ pscale_tkn_ ntn_";
 
 /// The first word of a version of a comparison.
 const SCHEMES: [&str; 7] = ["worker", "git", "env", "pypi", "lock", "run", "script"];
@@ -118,15 +51,15 @@ pub const HIDDEN: &str = "***";
 /// True for the name of a variable or an option whose value is a secret.
 pub fn names_a_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    SECRET.iter().any(|word| name.contains(word))
-        || parts(&name).any(|part| SECRET_ALONE.contains(&part))
+    SECRET.split_whitespace().any(|word| name.contains(word))
+        || parts(&name).any(|part| is_listed(part, SECRET_ALONE))
 }
 
 /// The part of a variable that is kept: its value where that is harmless, nothing of a secret, and of any
 /// other a checksum of 16 bits. That tells nearly every change, and fits too many values for
 /// one of them to be found by it.
 pub fn variable(name: &str, value: &str) -> Option<String> {
-    if KEPT_VARIABLES.split_whitespace().any(|kept| kept == name) {
+    if is_listed(name, KEPT_VARIABLES) {
         return Some(message(value));
     }
     (!names_a_secret(name)).then(|| checksum(name, value))
@@ -288,7 +221,7 @@ fn has_token(text: &str) -> bool {
     let mut words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "_-.+/".contains(c)));
     words.any(|word| {
         let mut parts = std::iter::once(word).chain(word.split('/'));
-        parts.any(|part| TOKENS.iter().any(|token| begins(part, token)))
+        parts.any(|part| TOKENS.split_whitespace().any(|token| begins(part, token)))
     })
 }
 
@@ -301,8 +234,7 @@ fn parts(name: &str) -> impl Iterator<Item = &str> {
 fn keeps_words(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let last = parts(&name).last().unwrap_or_default();
-    let known = |word: &str| PLAIN_OPTIONS.split_whitespace().any(|kept| kept == word);
-    known(&name) || known(last)
+    is_listed(&name, PLAIN_OPTIONS) || is_listed(last, PLAIN_OPTIONS)
 }
 
 /// The kept part of a value: of the option or key `name`, or of a word by itself where that is
@@ -328,7 +260,7 @@ fn kept(text: &str, name: &str, hide: Hide) -> String {
             hide(name, text)
         };
     }
-    if text.is_empty() || number || SETTINGS.split_whitespace().any(|word| word == text) {
+    if text.is_empty() || number || is_listed(text, SETTINGS) {
         return text.to_owned();
     }
     if text.contains(char::is_whitespace) {
@@ -519,8 +451,7 @@ fn is_path_like(text: &str) -> bool {
 /// True for a name with the ending of a file.
 fn has_file_ending(text: &str) -> bool {
     let ending = text.rsplit_once('.').map_or("", |(_, ending)| ending);
-    let mut known = FILE_EXTENSIONS.split_whitespace();
-    known.any(|known| known == ending)
+    is_listed(ending, FILE_EXTENSIONS)
 }
 
 /// True for what can only be a file: a path from a folder that is named, or a name with the ending

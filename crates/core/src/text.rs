@@ -83,6 +83,11 @@ pub fn json_of_plain_text(json: &str) -> Cow<'_, str> {
     Cow::Owned(plain)
 }
 
+/// True for one of the words of a list, which white space parts.
+pub fn is_listed(word: &str, list: &str) -> bool {
+    list.split_whitespace().any(|listed| listed == word)
+}
+
 /// The text on one line, with single spaces.
 pub fn one_line(text: &str) -> String {
     let cleaned = clean(text);

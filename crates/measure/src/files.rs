@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use regatta_core::cache;
 use regatta_core::checksum::{self, Checksum};
+use regatta_core::text::is_listed;
 
 /// Limits of a walk through a folder. More is not the code of one library, and takes seconds.
 const MAX_FILES: usize = 50_000;
@@ -38,7 +39,7 @@ const LARGEST_SETTINGS: u64 = 1 << 20;
 
 fn has_ending(path: &Path, endings: &str) -> bool {
     let ending = path.extension().and_then(|ending| ending.to_str());
-    ending.is_some_and(|ending| endings.split_whitespace().any(|known| known == ending))
+    ending.is_some_and(|ending| is_listed(ending, endings))
 }
 
 /// True for a file that is code, or makes code, by its name. `libmine.so.1` is code as well.

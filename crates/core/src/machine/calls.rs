@@ -14,17 +14,9 @@ use regatta_worker::machine::SYNCHRONISATIONS;
 use regatta_worker::units::is_zero;
 
 /// Kinds that are recorded call by call, as [`Process::calls`](super::Process::calls) names them.
-const RECORDED_CALLS: [&str; 9] = [
-    "module_loads",
-    "allocations",
-    "frees",
-    "device_synchronisations",
-    "stream_synchronisations",
-    "event_synchronisations",
-    "stream_memory_operations",
-    "host_callbacks",
-    "graph_launches",
-];
+const RECORDED_CALLS: &str = "module_loads allocations frees device_synchronisations \
+     stream_synchronisations event_synchronisations stream_memory_operations host_callbacks \
+     graph_launches";
 
 /// The calls that [`SYNCHRONISATIONS`] sums have names with this ending.
 const WAITS: &str = "_synchronisations";
@@ -82,9 +74,8 @@ impl Moments {
 
     /// Calls of each kind within a stretch that it knows, and of all waits together.
     pub(super) fn within(&self, within: &Range<u64>) -> Option<Vec<(&'static str, u64)>> {
-        let each = RECORDED_CALLS
-            .into_iter()
-            .map(|name| (name, self.count(name, within)));
+        let names = RECORDED_CALLS.split_whitespace();
+        let each = names.map(|name| (name, self.count(name, within)));
         let mut each: Vec<(&str, u64)> = each.collect();
         let waits = each.iter().filter(|(name, _)| name.ends_with(WAITS));
         each.push((SYNCHRONISATIONS, waits.map(|(_, count)| count).sum()));
@@ -187,20 +178,11 @@ mod tests {
     #[test]
     fn of_too_many_moments_the_last_are_kept_and_it_is_known_since_when() {
         let mut moments = Moments::default();
-        let two = |at: u64| {
-            [
-                ("frees".to_owned(), vec![2 * at]),
-                ("allocations".to_owned(), vec![2 * at + 1]),
-            ]
-        };
-        moments.add(
-            [(
-                "frees".to_owned(),
-                (0..MAX_MOMENTS as u64).map(|at| 2 * at).collect(),
-            )]
-            .into(),
-        );
-        moments.add(two(MAX_MOMENTS as u64).into());
+        let (most, frees) = (MAX_MOMENTS as u64, || "frees".to_owned());
+        let first = (0..most).map(|at| 2 * at).collect();
+        moments.add([(frees(), first)].into());
+        let allocations = ("allocations".to_owned(), vec![2 * most + 1]);
+        moments.add([(frees(), vec![2 * most]), allocations].into());
         moments.settle();
         assert_eq!((moments.len(), moments.since), (MAX_MOMENTS, 4));
         assert!(moments.within(&(0..100)).is_none());

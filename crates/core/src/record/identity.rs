@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::text::is_listed;
+
 /// The identity of a run's code and environment: checksums, commands and variables.
 ///
 /// The revision of the checkout and its uncommitted changes stand in
@@ -84,7 +86,7 @@ const PLACE_ENDINGS: &str = "
 /// it says where something lies (`is_place`).
 pub fn is_kept(name: &str) -> bool {
     let mut speed = SPEED.split_whitespace();
-    speed.any(|beginning| name.starts_with(beginning)) || is_listed_place(name)
+    speed.any(|beginning| name.starts_with(beginning)) || is_listed(name, PLACES)
 }
 
 /// True for a variable by which two runs are not of one configuration.
@@ -97,11 +99,7 @@ pub fn decides_speed(name: &str) -> bool {
 /// found there.
 fn is_place(name: &str) -> bool {
     let mut endings = PLACE_ENDINGS.split_whitespace();
-    is_listed_place(name) || endings.any(|ending| name.ends_with(ending))
-}
-
-fn is_listed_place(name: &str) -> bool {
-    PLACES.split_whitespace().any(|place| place == name)
+    is_listed(name, PLACES) || endings.any(|ending| name.ends_with(ending))
 }
 
 impl Identity {
@@ -229,27 +227,10 @@ mod tests {
 
     #[test]
     fn what_a_program_may_read_is_not_of_a_session() {
-        for name in [
-            "BUILD_TYPE",
-            "CI_MODE",
-            "JOB_SIZE",
-            "GIT_LAYOUT",
-            "TERMS",
-            "SESSIONS",
-            "LINES_OF",
-        ] {
+        for name in "BUILD_TYPE CI_MODE JOB_SIZE GIT_LAYOUT TERMS SESSIONS LINES_OF".split(' ') {
             assert!(!is_of_session(name), "{name}");
         }
-        for name in [
-            "CI",
-            "CI_JOB_ID",
-            "GITHUB_RUN_ID",
-            "JOB_ID",
-            "TERM",
-            "SSH_CONNECTION",
-            "PWD",
-            "_",
-        ] {
+        for name in "CI CI_JOB_ID GITHUB_RUN_ID JOB_ID TERM SSH_CONNECTION PWD _".split(' ') {
             assert!(is_of_session(name), "{name}");
         }
     }

@@ -153,39 +153,25 @@ pub fn pinned_file(path: &Path) -> Result<Vec<String>, String> {
     }
 }
 
-/// Options of pip that say where packages come from.
-const INDEXES: [&str; 5] = [
-    "-i",
-    "-f",
-    "--index-url",
-    "--extra-index-url",
-    "--find-links",
-];
-
 /// Options of pip that install what another file or folder says.
-const NESTED: [&str; 6] = [
-    "-r",
-    "-c",
-    "-e",
-    "--requirement",
-    "--constraint",
-    "--editable",
-];
+const NESTED: &str = "-r -c -e --requirement --constraint --editable";
 
 /// Why a line would not make the same environment for ever; `None` where it would.
 ///
 /// `name==version`, `name @ URL`, the path of a wheel, and pip's long options may stand.
 fn objection(line: &str) -> Option<String> {
     let option = line.split([' ', '=']).next().unwrap_or_default();
+    let is_long = option.starts_with("--");
     // A short option's value may stand right behind it: `-rbase.txt`.
-    let glued = !option.starts_with("--") && NESTED.iter().any(|short| option.starts_with(short));
-    if glued || NESTED.contains(&option) {
+    let is_nested = |name: &str| option == name || !is_long && option.starts_with(name);
+    if NESTED.split(' ').any(is_nested) {
         return Some(format!(
             "`{line}`: put its lines here: another file is not part of the environment's name, \
              so that a change of it would go unseen"
         ));
     }
-    if INDEXES.contains(&option) || option.starts_with("--") {
+    // The short ones say where packages come from.
+    if is_long || ["-i", "-f"].contains(&option) {
         return None;
     }
     // Behind `;` stands on which machines it is installed, which pins nothing.
