@@ -24,34 +24,22 @@ use regatta_core::text::plain_name;
 
 /// Options that keep the caller's own git from running programs, paging, or writing paths in a
 /// way of its own.
-const PLAIN: [&str; 8] = [
-    "--no-pager",
-    "-c",
-    "core.quotepath=off",
-    "-c",
-    "core.fsmonitor=false",
-    "-c",
-    "core.hooksPath=/dev/null",
-    "--no-optional-locks",
-];
+const PLAIN: &str = "--no-pager -c core.quotepath=off -c core.fsmonitor=false -c \
+     core.hooksPath=/dev/null --no-optional-locks";
 
 /// Variables by which git looks elsewhere than in the folder that it is asked in. A hook that runs
 /// regatta has them, and a worktree of ours would be taken for the user's checkout.
-const ELSEWHERE: [&str; 7] = [
-    "GIT_DIR",
-    "GIT_WORK_TREE",
-    "GIT_INDEX_FILE",
-    "GIT_COMMON_DIR",
-    "GIT_OBJECT_DIRECTORY",
-    "GIT_NAMESPACE",
-    "GIT_PREFIX",
-];
+const ELSEWHERE: &str = "GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_COMMON_DIR GIT_OBJECT_DIRECTORY \
+     GIT_NAMESPACE GIT_PREFIX";
 
 /// The text that git prints about the checkout of a folder, without the last line's end.
 ///
 /// # Errors
 /// Git's message, if it fails or is missing.
-pub fn ask(directory: &Path, arguments: &[&str]) -> Result<String, SetupError> {
+pub fn ask(
+    directory: &Path,
+    arguments: impl IntoIterator<Item: AsRef<OsStr>>,
+) -> Result<String, SetupError> {
     let printed = bytes(directory, arguments)?;
     let text = String::from_utf8_lossy(&printed);
     Ok(text.trim_end_matches('\n').to_owned())
@@ -61,11 +49,15 @@ pub fn ask(directory: &Path, arguments: &[&str]) -> Result<String, SetupError> {
 ///
 /// # Errors
 /// Git's message, if it fails or is missing.
-fn bytes(directory: &Path, arguments: &[impl AsRef<OsStr>]) -> Result<Vec<u8>, SetupError> {
+fn bytes(
+    directory: &Path,
+    arguments: impl IntoIterator<Item: AsRef<OsStr>>,
+) -> Result<Vec<u8>, SetupError> {
     let mut command = Command::new("git");
-    command.arg("-C").arg(directory).args(PLAIN);
+    command.arg("-C").arg(directory).args(PLAIN.split(' '));
+    let own = command.get_args().len();
     command.args(arguments).stdin(Stdio::null());
-    for name in ELSEWHERE {
+    for name in ELSEWHERE.split(' ') {
         command.env_remove(name);
     }
     let output = command
@@ -87,7 +79,7 @@ fn bytes(directory: &Path, arguments: &[impl AsRef<OsStr>]) -> Result<Vec<u8>, S
         || output.status.to_string(),
         |first| format!("{first}{fix}"),
     );
-    let arguments = arguments.iter().map(|word| word.as_ref().to_string_lossy());
+    let arguments = command.get_args().skip(own).map(OsStr::to_string_lossy);
     let arguments: Vec<_> = arguments.collect();
     // The address of a remote may hold one.
     let text = format!("git {}: {words}", arguments.join(" "));
@@ -96,7 +88,7 @@ fn bytes(directory: &Path, arguments: &[impl AsRef<OsStr>]) -> Result<Vec<u8>, S
 
 /// The paths that git lists, from the root of the checkout or from `directory`, as it is asked;
 /// none where it fails.
-fn paths(directory: &Path, arguments: &[impl AsRef<OsStr>]) -> Vec<PathBuf> {
+fn paths(directory: &Path, arguments: impl IntoIterator<Item: AsRef<OsStr>>) -> Vec<PathBuf> {
     names(&bytes(directory, arguments).unwrap_or_default())
 }
 
@@ -107,8 +99,8 @@ fn paths(directory: &Path, arguments: &[impl AsRef<OsStr>]) -> Vec<PathBuf> {
 fn commit(here: &Path, revision: &str) -> Result<String, SetupError> {
     let parsed = |name: &str| {
         let named = format!("{name}^{{commit}}");
-        let words = ["rev-parse", "--verify", "--quiet", "--end-of-options"];
-        ask(here, &[&words[..], &[&named]].concat())
+        let words = "rev-parse --verify --quiet --end-of-options".split(' ');
+        ask(here, words.chain([named.as_str()]))
     };
     let Ok(commit) = parsed(revision) else {
         // Outside of a checkout this says so.
@@ -187,25 +179,9 @@ pub fn state_of_checkout(output: &Path) -> Option<Git> {
     let revision = ask(here, &["rev-parse", "HEAD"]).ok()?;
     let written = pattern_of(output);
     let but = || WRITTEN.into_iter().chain(written.as_deref());
-    let listed =
-        |what: &[&str]| bytes(here, &what.iter().copied().chain(but()).collect::<Vec<_>>());
-    let changes = listed(&[
-        "diff",
-        "HEAD",
-        "--binary",
-        "--no-ext-diff",
-        "--submodule=diff",
-        "--",
-        ":/",
-    ]);
-    let untracked = listed(&[
-        "ls-files",
-        "--others",
-        "--exclude-standard",
-        "-z",
-        "--",
-        ".",
-    ]);
+    let listed = |words: &str| bytes(here, words.split(' ').chain(but()));
+    let changes = listed("diff HEAD --binary --no-ext-diff --submodule=diff -- :/");
+    let untracked = listed("ls-files --others --exclude-standard -z -- .");
     let dirty = ask(here, &["status", "--porcelain", "--untracked-files=no"]);
     let (Ok(changes), Ok(untracked), Ok(dirty)) = (changes, untracked, dirty) else {
         // The commit is known, and nothing else: such a run is of no clean revision.
@@ -261,54 +237,39 @@ pub(crate) fn tracked(root: &Path) -> Vec<PathBuf> {
 pub fn sources_of_checkout() -> Result<Vec<PathBuf>, SetupError> {
     let here = Path::new(".");
     let root = PathBuf::from(ask(here, &["rev-parse", "--show-toplevel"])?);
-    let listed = |which: &[&str]| {
-        let words = [
-            &["ls-files"],
-            which,
-            &["--full-name", "-z", "--", ":/"],
-            &WRITTEN,
-        ];
-        Ok::<_, SetupError>(names(&bytes(here, &words.concat())?))
+    let listed = |words: &str| {
+        let words = words.split(' ').chain(["--full-name", "-z", "--", ":/"]);
+        Ok::<_, SetupError>(names(&bytes(here, words.chain(WRITTEN))?))
     };
-    let mut others = listed(&["--others", "--exclude-standard"])?;
+    let mut others = listed("ls-files --others --exclude-standard")?;
     others.retain(|path| is_code(path) || path.extension() == Some(OsStr::new("toml")));
-    let files = listed(&["--cached"])?.into_iter().chain(others);
+    let files = listed("ls-files --cached")?.into_iter().chain(others);
     Ok(files.map(|path| root.join(path)).collect())
 }
 
 /// Those of these files of a checkout that git ignores, and does not track.
 pub(crate) fn ignored(root: &Path, files: &[&PathBuf]) -> BTreeSet<PathBuf> {
-    let ask = [
-        "--literal-pathspecs",
-        "ls-files",
-        "--others",
-        "--ignored",
-        "--exclude-standard",
-        "-z",
-        "--",
-    ];
+    const IGNORED: &str =
+        "--literal-pathspecs ls-files --others --ignored --exclude-standard -z --";
     // As many as a command line may hold.
     let parts = files.chunks(500).flat_map(|files| {
-        let words = ask.iter().map(OsStr::new);
-        let words: Vec<&OsStr> = words
-            .chain(files.iter().map(|file| file.as_os_str()))
-            .collect();
-        paths(root, &words)
+        let files = files.iter().map(|file| file.as_os_str());
+        paths(root, IGNORED.split(' ').map(OsStr::new).chain(files))
     });
     parts.map(|path| root.join(path)).collect()
 }
 
 /// True for a file of a checkout that git tracks and that is not as it was committed.
 pub(crate) fn is_edited(root: &Path, file: &Path) -> bool {
-    let listed = ["diff", "HEAD", "--name-only", "--"].map(OsStr::new);
-    let listed = bytes(root, &[&listed[..], &[file.as_os_str()]].concat());
+    let words = "diff HEAD --name-only --".split(' ').map(OsStr::new);
+    let listed = bytes(root, words.chain([file.as_os_str()]));
     listed.is_ok_and(|listed| !listed.is_empty())
 }
 
 /// True where a repository has a file of exactly these contents, in whatever commit.
 pub(crate) fn knows(root: &Path, file: &Path) -> bool {
-    let hash = ["hash-object", "--no-filters", "--"].map(OsStr::new);
-    let id = bytes(root, &[&hash[..], &[file.as_os_str()]].concat());
+    let words = "hash-object --no-filters --".split(' ').map(OsStr::new);
+    let id = bytes(root, words.chain([file.as_os_str()]));
     let id = id.map(|id| String::from_utf8_lossy(&id).trim().to_owned());
     id.is_ok_and(|id| ask(root, &["cat-file", "-e", &id]).is_ok())
 }
@@ -318,15 +279,14 @@ pub(crate) fn knows(root: &Path, file: &Path) -> bool {
 pub(crate) fn sources(makes: &[PathBuf]) -> Vec<PathBuf> {
     let here = Path::new(".");
     let mut sources = if loaded::root(here).is_some() {
-        let listed = |which: &[&str]| {
-            let but = ["*.toml", "*.md", "*.jsonl"].map(|ending| format!(":(exclude){ending}"));
-            let words = which.iter().copied().chain(["-z", "--"]).chain(WRITTEN);
-            let words: Vec<&str> = words.chain(but.iter().map(String::as_str)).collect();
-            paths(here, &words)
+        let but = ":(exclude)*.toml :(exclude)*.md :(exclude)*.jsonl".split(' ');
+        let listed = |words: &'static str| {
+            let words = words.split(' ').chain(WRITTEN);
+            paths(here, words.chain(but.clone()))
         };
-        let mut others = listed(&["ls-files", "--others", "--exclude-standard"]);
+        let mut others = listed("ls-files --others --exclude-standard -z --");
         others.retain(|path| is_code(path));
-        [listed(&["ls-files", "--cached"]), others].concat()
+        [listed("ls-files --cached -z --"), others].concat()
     } else {
         let all = code_below(here).into_iter();
         all.map(|path| path.strip_prefix(".").unwrap_or(&path).to_owned())
@@ -440,12 +400,9 @@ impl Worktree {
             let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut begins));
             read.is_ok() && begins == *BEGINS
         };
-        let mut stored = paths(
-            &self.directory,
-            &["ls-files", "-z", "--", ":(attr:filter=lfs)"],
-        )
-        .into_iter()
-        .filter(|path| is_pointer(&self.directory.join(path)));
+        let words = "ls-files -z -- :(attr:filter=lfs)".split(' ');
+        let stored = paths(&self.directory, words).into_iter();
+        let mut stored = stored.filter(|path| is_pointer(&self.directory.join(path)));
         let path = stored.find(|path| path.is_file() && !is_pointer(path))?;
         let revisions = cache::folder().ok()?.join("revisions");
         let below = self.directory.strip_prefix(revisions).ok()?;
@@ -567,17 +524,12 @@ impl Place {
 
     /// Changes of files that git tracks, and code that it does not ignore, by contents.
     fn changes(&self) -> BTreeMap<PathBuf, String> {
-        let tracked = ["diff", "HEAD", "--name-only", "--no-ext-diff", "-z"];
-        let others = ["ls-files", "--others", "--exclude-standard", "-z"];
-        let mut others = paths(&self.root, &others);
-        others.retain(|path| is_code(path));
-        let changed = paths(&self.root, &tracked).into_iter().chain(others);
-        changed
-            .map(|path| {
-                let sum = checksum(&self.root.join(&path));
-                (path, sum)
-            })
-            .collect()
+        let listed = |words: &str| paths(&self.root, words.split(' ')).into_iter();
+        let tracked = listed("diff HEAD --name-only --no-ext-diff -z");
+        let others = listed("ls-files --others --exclude-standard -z");
+        let changed = tracked.chain(others.filter(|path| is_code(path)));
+        let with_sum = |path: PathBuf| (path.clone(), checksum(&self.root.join(path)));
+        changed.map(with_sum).collect()
     }
 
     /// Makes it what it should be, by as little as that takes: a build that is left as it was is not
@@ -616,11 +568,10 @@ impl Place {
             let path = self.root.join(path);
             removed(&path).map_err(|error| SetupError(format!("{}: {error}", path.display())))?;
         }
-        let words = ["--literal-pathspecs", "checkout", "--quiet", "HEAD", "--"];
         for paths in tracked.chunks(500) {
-            let words = words.iter().map(OsStr::new);
+            let words = "--literal-pathspecs checkout --quiet HEAD --".split(' ');
             let paths = paths.iter().map(|path| path.as_os_str());
-            bytes(&self.root, &words.chain(paths).collect::<Vec<_>>())?;
+            bytes(&self.root, words.map(OsStr::new).chain(paths))?;
         }
         Ok(())
     }
@@ -636,48 +587,27 @@ impl Place {
         let path = self.root.display().to_string();
         // By force it takes an entry over whose folder is gone. The user's own such worktrees may
         // lie on a disk that is away: `git worktree prune` would lose their commits.
-        let add = [
-            "worktree",
-            "add",
-            "--quiet",
-            "--detach",
-            "--force",
-            "--force",
-            &path,
-            &self.commit,
-        ];
-        ask(repository, &add).map_err(|error| unwritable(repository).unwrap_or(error))?;
-        self.check_out_submodules(Path::new(&ask(
-            repository,
-            &["rev-parse", "--show-toplevel"],
-        )?))?;
+        let add = "worktree add --quiet --detach --force --force".split(' ');
+        let added = ask(repository, add.chain([path.as_str(), &self.commit]));
+        added.map_err(|error| unwritable(repository).unwrap_or(error))?;
+        let user_root = ask(repository, &["rev-parse", "--show-toplevel"])?;
+        self.check_out_submodules(Path::new(&user_root))?;
         removed(&partial).map_err(|error| failed(&partial, error))
     }
 
     /// Checks submodules out. Those of the user's checkout lend their commits: one may be pushed
     /// nowhere.
     fn check_out_submodules(&self, user_root: &Path) -> Result<(), SetupError> {
-        let paths = [
-            "config",
-            "--file",
-            ".gitmodules",
-            "--get-regexp",
-            r"\.path$",
-        ];
-        let listed = ask(&self.root, &paths).unwrap_or_default();
-        for path in listed
-            .lines()
-            .filter_map(|line| Some(line.split_once(' ')?.1))
-        {
+        let words = r"config --file .gitmodules --get-regexp \.path$".split(' ');
+        let listed = ask(&self.root, words).unwrap_or_default();
+        let paths = listed.lines().filter_map(|line| line.split_once(' '));
+        for (_, path) in paths {
             let lender = Some(user_root.join(path)).filter(|folder| folder.join(".git").exists());
             let lender = lender.and_then(|folder| repository_of(&folder));
             let lender = lender.map(|folder| format!("--reference={}", folder.display()));
-            let update = ["submodule", "--quiet", "update", "--init", "--recursive"];
-            let words = update
-                .into_iter()
-                .chain(lender.as_deref())
-                .chain(["--", path]);
-            ask(&self.root, &words.collect::<Vec<_>>())?;
+            let update = "submodule --quiet update --init --recursive".split(' ');
+            let words = update.chain(lender.as_deref()).chain(["--", path]);
+            ask(&self.root, words)?;
         }
         Ok(())
     }
@@ -710,11 +640,8 @@ fn folder(cache: &Path, root: &Path) -> PathBuf {
 
 /// The repository that a worktree is of, where it is still there.
 pub(crate) fn repository_of(worktree: &Path) -> Option<PathBuf> {
-    let folder = ask(
-        worktree,
-        &["rev-parse", "--path-format=absolute", "--git-common-dir"],
-    );
-    folder.ok().map(PathBuf::from)
+    let words = "rev-parse --path-format=absolute --git-common-dir".split(' ');
+    ask(worktree, words).ok().map(PathBuf::from)
 }
 
 /// Removes a worktree of the cache, and its own entry in the repository, no other.
@@ -725,10 +652,8 @@ pub(crate) fn remove_worktree(worktree: &Path) -> io::Result<()> {
     if let Some(repository) = repository_of(worktree) {
         let path = worktree.display().to_string();
         // A failure here leaves an entry whose folder is gone, which the next one takes over.
-        let _ = ask(
-            &repository,
-            &["worktree", "remove", "--force", "--force", &path],
-        );
+        let words = "worktree remove --force --force".split(' ');
+        let _ = ask(&repository, words.chain([path.as_str()]));
     }
     removed(worktree)?;
     ["built", "build.log", "partial"]

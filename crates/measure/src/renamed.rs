@@ -18,15 +18,8 @@ impl Renamed {
         let here = Path::new(".");
         let commit = ask(worktree, &["rev-parse", "HEAD"]).ok()?;
         let prefix = ask(here, &["rev-parse", "--show-prefix"]).ok()?;
-        let plain = ["-c", "core.quotePath=false", "diff", "--no-ext-diff"];
-        let renamed = [
-            "--find-renames=1%",
-            "--diff-filter=R",
-            "--name-status",
-            &commit,
-        ];
-        let words = [plain, renamed].concat();
-        let listed = ask(here, &words).ok()?;
+        let words = "diff --no-ext-diff --find-renames=1% --diff-filter=R --name-status";
+        let listed = ask(here, words.split(' ').chain([commit.as_str()])).ok()?;
         listed.lines().find_map(|line| {
             let mut fields = line.split('\t');
             let similarity = fields.next()?.strip_prefix('R')?.parse().ok()?;
