@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use crate::record::RecordError;
+
 /// A checksum in the making: the first 128 bits of BLAKE3.
 #[derive(Debug, Default)]
 pub struct Checksum(blake3::Hasher);
@@ -62,17 +64,20 @@ pub fn of_file(path: &Path) -> io::Result<String> {
     Ok(contents.text())
 }
 
-/// The CRC-32 and the length of a file's contents: they show that it was edited, in less time than
-/// [`of_file`] takes.
+/// The CRC-32 and the length of what files hold, one after the other: they show that one was edited,
+/// in less time than [`of_file`] takes.
 ///
 /// # Errors
-/// When it cannot be read.
-pub fn crc_of_file(path: &Path) -> io::Result<String> {
+/// When one cannot be read.
+pub fn crc_of_files(paths: &[impl AsRef<Path>]) -> Result<String, RecordError> {
     let (mut crc, mut length) = (crc32fast::Hasher::new(), 0);
-    pieces(path, |piece| {
-        crc.update(piece);
-        length += piece.len();
-    })?;
+    for path in paths.iter().map(AsRef::as_ref) {
+        let add = |piece: &[u8]| {
+            crc.update(piece);
+            length += piece.len();
+        };
+        pieces(path, add).map_err(|error| RecordError::io(path, error))?;
+    }
     Ok(format!("{:08x}-{length}", crc.finalize()))
 }
 
@@ -105,10 +110,10 @@ mod tests {
         // BLAKE3 of nothing, from its reference.
         let empty = "af1349b9f5f9a1a6a0404dea36dcc949-0";
         assert_eq!(of_file(&path).unwrap(), empty);
-        assert_eq!(crc_of_file(&path).unwrap(), "00000000-0");
+        assert_eq!(crc_of_files(&[&path]).unwrap(), "00000000-0");
         std::fs::write(&path, "123456789").unwrap();
         // The check value of CRC-32/ISO-HDLC.
-        assert_eq!(crc_of_file(&path).unwrap(), "cbf43926-9");
+        assert_eq!(crc_of_files(&[&path]).unwrap(), "cbf43926-9");
         // The same CRC-32 and length, and another file.
         let sums = ["plumless", "buckeroo"].map(|text| {
             std::fs::write(&path, text).unwrap();

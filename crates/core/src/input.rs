@@ -7,7 +7,7 @@
 use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{self, BufRead, ErrorKind, Read};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::libc::{O_NOCTTY, O_NONBLOCK};
 use serde::{Deserialize, Serialize};
@@ -113,6 +113,15 @@ pub fn line(file: &mut impl BufRead, most: u64, into: &mut Vec<u8>) -> io::Resul
             Ok(Line::Cut)
         }
     }
+}
+
+/// The entries of a folder that `keep` takes, sorted; none of a folder that cannot be read.
+pub fn paths_in(folder: &Path, keep: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.retain(|path| keep(path));
+    paths.sort();
+    paths
 }
 
 fn regular(kind: FileType) -> io::Result<()> {

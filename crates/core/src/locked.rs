@@ -232,14 +232,6 @@ pub fn holder(path: &Path) -> String {
         .unwrap_or_else(|| "another process".to_owned())
 }
 
-impl PartialEq for LockedFolder {
-    fn eq(&self, other: &LockedFolder) -> bool {
-        self.path == other.path
-    }
-}
-
-impl Eq for LockedFolder {}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};

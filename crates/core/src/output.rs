@@ -129,7 +129,7 @@ fn kept(path: &Path, moved: Result<File, PersistError>) -> Result<(), OutputErro
 }
 
 /// The folder that a file is in.
-fn folder_of(path: &Path) -> &Path {
+pub fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),

@@ -346,17 +346,9 @@ pub(crate) fn requirements_of(folder: &Path) -> Vec<String> {
 fn contents(checkout: &Path, line: &str) -> Vec<(PathBuf, String)> {
     let found_in = |option: &str| line.strip_prefix(option);
     if let Some(folder) = found_in("--find-links").or_else(|| found_in("-f")) {
-        let entries = fs::read_dir(checkout.join(folder.trim_start_matches(['=', ' '])));
-        let entries = entries.into_iter().flatten().flatten();
-        let files = entries
-            .map(|entry| entry.path())
-            .filter(|path| path.is_file());
-        let mut files: Vec<PathBuf> = files.collect();
-        files.sort();
-        return files
-            .into_iter()
-            .map(|path| (path.clone(), wheel(&path)))
-            .collect();
+        let folder = checkout.join(folder.trim_start_matches(['=', ' ']));
+        let files = input::paths_in(&folder, Path::is_file).into_iter();
+        return files.map(|path| (path.clone(), wheel(&path))).collect();
     }
     let place = match line.split_once(" @ ") {
         Some((_, url)) => url.strip_prefix("file://").unwrap_or_default(),

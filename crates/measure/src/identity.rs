@@ -11,6 +11,7 @@ use crate::files::{checksum, checksum_below, code_below, is_code, unreadable};
 use crate::loaded::{is_code_of_user, root};
 use crate::worker::{WorkerSpec, program};
 use regatta_core::checksum::Checksum;
+use regatta_core::output::folder_of;
 use regatta_core::record::identity::{BELOW, Identity, WorkerIdentity, is_kept, is_of_session};
 use regatta_core::secrets;
 use regatta_cuda::kernels::source::KernelSource;
@@ -93,13 +94,8 @@ fn worker_identity(spec: &WorkerSpec, sums: &Sums) -> WorkerIdentity {
     }
     let named = named_files(&spec.args, from);
     // A script starts others, imports late, and reads settings, in its folder and below.
-    let folders: BTreeSet<&Path> = named
-        .scripts
-        .iter()
-        .filter_map(|path| path.parent())
-        .collect();
+    let folders: BTreeSet<&Path> = named.scripts.iter().map(|path| folder_of(path)).collect();
     for folder in folders {
-        let folder = folder_or_here(folder);
         if let Some(sum) = sums.below(folder, &named.files) {
             files.insert(format!("{}{BELOW}", folder.display()), sum);
         }
@@ -203,25 +199,22 @@ impl NamedFiles {
             return;
         }
         self.files.push(path.to_owned());
-        let (Some(ending), Some(folder)) = (path.extension(), path.parent()) else {
+        let Some(ending) = path.extension().filter(|_| is_code(path)) else {
             return;
         };
-        if !is_code(path) {
-            return;
-        }
         // A kernel's tiles and loops are in its headers as often as not; those are all it reads.
         if ending == "cu" {
             self.files.extend(KernelSource::included_files(path));
         } else {
             self.scripts.push(path.to_owned());
         }
-        let entries = fs::read_dir(folder_or_here(folder))
+        let entries = fs::read_dir(folder_of(path))
             .into_iter()
             .flatten()
             .flatten();
         let others = entries.map(|entry| entry.path());
         // Below `.` a file is named as a command names it: without that.
-        let is_here = folder.as_os_str().is_empty();
+        let is_here = path.parent() == Some(Path::new(""));
         let plain = |path: &Path| path.strip_prefix(".").map(Path::to_owned).ok();
         let others = others.map(|other| plain(&other).filter(|_| is_here).unwrap_or(other));
         let alike = others.filter(|other| other.extension() == Some(ending) && other != path);
@@ -232,14 +225,6 @@ impl NamedFiles {
 
 /// Files beside a script that are listed one by one; a folder of more is known as a whole.
 const MAX_BESIDE: usize = 1_000;
-
-fn folder_or_here(folder: &Path) -> &Path {
-    if folder.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        folder
-    }
-}
 
 /// The code of a Python package, with the packages in it.
 fn package(folder: &Path) -> Vec<PathBuf> {

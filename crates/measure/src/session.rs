@@ -450,18 +450,12 @@ impl From<Rejected> for Outcome {
 
 /// The variant does not do this.
 fn unsupported(reason: String) -> Outcome {
-    Outcome::Unsupported {
-        reason: clipped(reason),
-    }
+    Outcome::unsupported(clipped(reason))
 }
 
 /// It should, but did not.
 fn failed(fault: Fault, reason: String) -> Outcome {
-    Outcome::Failed {
-        reason: clipped(reason),
-        fault,
-        log: String::new(),
-    }
+    Outcome::failed(clipped(reason), fault)
 }
 
 /// The outcome of a case whose worker refused, or answered another question.

@@ -290,34 +290,24 @@ fn head(path: &Path, file: &mut Lines) -> Result<Stored, RecordError> {
 
 /// Folders in a folder, sorted.
 pub(super) fn folders(root: &Path) -> Vec<PathBuf> {
-    sorted(root, |path| path.is_dir())
+    input::paths_in(root, Path::is_dir)
 }
 
 /// Files of machines in a folder, sorted.
 pub(super) fn machine_files(folder: &Path) -> Vec<PathBuf> {
-    sorted(folder, |path| {
-        path.extension().is_some_and(|e| e == "jsonl")
-    })
+    let is_jsonl = |path: &Path| path.extension().is_some_and(|ending| ending == "jsonl");
+    input::paths_in(folder, is_jsonl)
 }
 
 fn is_of(path: &Path, machine: &str) -> bool {
     path.file_stem().is_some_and(|stem| stem == machine)
 }
 
-fn sorted(folder: &Path, keep: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut paths: Vec<PathBuf> = entries
-        .map(|entry| entry.path())
-        .filter(|path| keep(path))
-        .collect();
-    paths.sort();
-    paths
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::record::testing::{around, side};
+    use tempfile::TempDir;
 
     #[test]
     fn a_machines_name_stays_in_its_folder() {
@@ -339,20 +329,25 @@ mod tests {
         assert_eq!(read(&path).unwrap().cases, run.cases);
     }
 
+    /// A baseline of one case in a folder.
+    fn saved(folder: &TempDir, record: CaseRecord) -> PathBuf {
+        let run = side("run", vec![("cpu/flash:s64,d64", record)]);
+        let store = Store::new(folder.path());
+        let path = store.save("s", &run, Timestamp::now(), false).unwrap();
+        assert_eq!(read(&path).unwrap().cases, run.cases);
+        path
+    }
+
     #[test]
     fn two_lines_of_one_case_are_neither() {
         let folder = tempfile::tempdir().unwrap();
-        let run = side("run", vec![("cpu/flash:s64,d64", around(1.0))]);
-        let store = Store::new(folder.path());
-        let path = store.save("s", &run, Timestamp::now(), false).unwrap();
+        let path = saved(&folder, around(1.0));
         let text = fs::read_to_string(&path).unwrap();
         let line = text.lines().last().unwrap();
         fs::write(&path, format!("{text}{line}\n")).unwrap();
         let read = read(&path).unwrap();
-        assert_eq!(
-            read.damage,
-            ["line 3: cpu/flash:s64,d64 stands there twice"]
-        );
+        let twice = "line 3: cpu/flash:s64,d64 stands there twice";
+        assert_eq!(read.damage, [twice]);
         let record = read.cases.values().next().unwrap();
         assert!(matches!(record.status, Outcome::Missing { .. }));
     }
@@ -363,10 +358,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut record = around(1.0);
         record.invocations[0].threads = Some(2);
-        let run = side("run", vec![("cpu/flash:s64,d64", record)]);
-        let store = Store::new(folder.path());
-        let path = store.save("s", &run, Timestamp::now(), false).unwrap();
-        assert_eq!(read(&path).unwrap().cases, run.cases);
+        let path = saved(&folder, record);
         let text = fs::read_to_string(&path).unwrap();
         let (header, line) = text.split_once('\n').unwrap();
         let (body, _) = line.rsplit_once(",\"sum\"").unwrap();

@@ -174,30 +174,12 @@ pub fn check_schema(path: &Path, first: &str) -> Result<(), RecordError> {
     }
 }
 
-/// The kinds of records by the first line of their files, what each is called, and which command
-/// reads it.
-const KINDS: [(&str, &str, &str); 4] = [
-    (
-        "run",
-        "a run",
-        "`regatta report RUN` and `regatta diff BASE HEAD` read runs",
-    ),
-    (
-        "baseline",
-        "a baseline",
-        "`regatta gate SUITE --baseline NAME` and `regatta diff BASE HEAD` read baselines",
-    ),
-    (
-        "trace",
-        "a trace",
-        "`regatta report TRACE` reads one, and `regatta diff BASE HEAD` compares two",
-    ),
-    (
-        "history",
-        "a history",
-        "`regatta history SUITE` reads histories",
-    ),
-];
+/// The kinds of records by the first line of their files, and which command reads each.
+const KINDS: &str = "\
+run: `regatta report RUN` and `regatta diff BASE HEAD` read runs
+baseline: `regatta gate SUITE --baseline NAME` and `regatta diff BASE HEAD` read baselines
+trace: `regatta report TRACE` reads one, and `regatta diff BASE HEAD` compares two
+history: `regatta history SUITE` reads histories";
 
 /// Refuses a file whose first line says that it is a record of another kind than those `wanted`.
 /// A file that cannot be read, or is not a record, is left to its reader.
@@ -207,17 +189,14 @@ const KINDS: [(&str, &str, &str); 4] = [
 pub fn check_kind(path: &Path, wanted: &[&str]) -> Result<(), RecordError> {
     // `{"kind":"baseline",` and the longest name beside it.
     let start = input::beginning(path, 32);
+    let mut kinds = KINDS.lines().filter_map(|line| line.split_once(": "));
     let kind =
-        |of: &&(&str, _, _)| start.starts_with(format!("{{\"kind\":\"{}\",", of.0).as_bytes());
-    let kind_of_file = KINDS.iter().find(kind);
-    let asked_for = KINDS
-        .iter()
-        .find(|record| wanted.first() == Some(&record.0));
-    match (kind_of_file, asked_for) {
-        (Some((kind, kind_of_file, fix)), Some((_, asked_for, _))) if !wanted.contains(kind) => {
+        kinds.find(|(kind, _)| start.starts_with(format!("{{\"kind\":\"{kind}\",").as_bytes()));
+    match (kind, wanted) {
+        (Some((kind, fix)), [asked_for, ..]) if !wanted.contains(&kind) => {
             let path = path.display();
             Err(RecordError::Refused(format!(
-                "{path} is {kind_of_file}, and {asked_for} is asked for; {fix}"
+                "{path} is a {kind}, and a {asked_for} is asked for; {fix}"
             )))
         }
         _ => Ok(()),
@@ -251,30 +230,27 @@ mod tests {
             std::fs::write(&path, first).unwrap();
             path
         };
-        let read_trace = |path: &Path| trace::file::read(path).unwrap_err().to_string();
-        let read_history = |path: &Path| history::History::read(path).unwrap_err().to_string();
-        let read_baseline = |path: &Path| baseline::read(path).unwrap_err().to_string();
-        for (error, words) in [
-            (
-                read_trace(&file("run")),
-                "is a run, and a trace is asked for; `regatta report RUN`",
-            ),
-            (
-                read_history(&file("baseline")),
-                "is a baseline, and a history is asked for; `regatta gate SUITE --baseline NAME`",
-            ),
-            (
-                read_baseline(&file("trace")),
-                "is a trace, and a baseline is asked for; `regatta report TRACE`",
-            ),
-            (
-                read_baseline(&file("history")),
-                "is a history, and a baseline is asked for; `regatta history SUITE`",
-            ),
-            (read_trace(&file("trace")), "no checksum"),
+        let read = |wanted: &str, kind: &str| {
+            let path = file(kind);
+            let refused = match wanted {
+                "a trace" => trace::file::read(&path).err(),
+                "a history" => history::History::read(&path).err(),
+                _ => baseline::read(&path).err(),
+            };
+            refused.unwrap().to_string()
+        };
+        for (wanted, kind, fix) in [
+            ("a trace", "run", "report RUN"),
+            ("a history", "baseline", "gate SUITE --baseline NAME"),
+            ("a baseline", "trace", "report TRACE"),
+            ("a baseline", "history", "history SUITE"),
         ] {
-            assert!(error.contains(words), "{error}");
+            let words = format!("is a {kind}, and {wanted} is asked for; `regatta {fix}`");
+            let error = read(wanted, kind);
+            assert!(error.contains(&words), "{error}");
         }
+        let error = read("a trace", "trace");
+        assert!(error.contains("no checksum"), "{error}");
     }
 
     #[test]

@@ -56,8 +56,7 @@ pub(super) fn remove(run_file: &Path) {
 /// When the run cannot be read, its cases cannot be written, or would not read back the same.
 pub(super) fn write(run_file: &Path) -> Result<(), RecordError> {
     // Before it is read: what changes meanwhile is of another sum.
-    let sum_of_run =
-        checksum::crc_of_file(run_file).map_err(|error| RecordError::io(run_file, error))?;
+    let sum_of_run = checksum::crc_of_files(&[run_file])?;
     let (run, side) = Side::reduced(run_file, "")?;
     if !side.damage.is_empty() {
         return Ok(());
@@ -99,7 +98,7 @@ pub(super) fn read(run_file: &Path, label: &str) -> Option<(Run, Side)> {
     let mut file = Lines::open(&path, input::RUN, input::RUN).ok()?;
     let head: ReducedHeader = file.first("cases").ok()?;
     let fits = head.tool == env!("CARGO_PKG_VERSION")
-        && checksum::crc_of_file(run_file).ok()? == head.sum_of_run
+        && checksum::crc_of_files(&[run_file]).ok()? == head.sum_of_run
         && head.run.objection().is_none();
     let run = Run {
         open: head.open,

@@ -1,7 +1,6 @@
 //! The runs of shards, and the one run that they make together.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -43,11 +42,8 @@ pub fn is_shard(file: &Path) -> bool {
 
 /// The runs of shards in the folders of a folder, in their order.
 pub fn within(folder: &Path) -> Vec<PathBuf> {
-    let folders = fs::read_dir(folder).into_iter().flatten().flatten();
-    let files = folders.map(|folder| folder.path().join(RUN_FILE));
-    let mut shards: Vec<PathBuf> = files.filter(|file| is_shard(file)).collect();
-    shards.sort();
-    shards
+    let folders = input::paths_in(folder, |folder| is_shard(&folder.join(RUN_FILE)));
+    folders.iter().map(|folder| folder.join(RUN_FILE)).collect()
 }
 
 /// A shard that was read.

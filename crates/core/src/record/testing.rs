@@ -94,18 +94,12 @@ pub fn around(ns: f64) -> CaseRecord {
 
 /// A case that failed by this fault.
 pub fn failed(reason: &str, fault: Fault) -> CaseRecord {
-    CaseRecord::empty(Outcome::Failed {
-        reason: reason.to_owned(),
-        fault,
-        log: String::new(),
-    })
+    CaseRecord::empty(Outcome::failed(reason, fault))
 }
 
 /// A case that its variant does not do.
 pub fn unsupported(reason: &str) -> CaseRecord {
-    CaseRecord::empty(Outcome::Unsupported {
-        reason: reason.to_owned(),
-    })
+    CaseRecord::empty(Outcome::unsupported(reason))
 }
 
 /// The same record, with so many invocations that other programs disturbed, the first ones.

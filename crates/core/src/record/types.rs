@@ -67,6 +67,24 @@ pub enum Outcome<M = Measurement> {
 }
 
 impl<M> Outcome<M> {
+    /// A case that the variant does not take.
+    pub fn unsupported(reason: impl Into<String>) -> Outcome<M> {
+        let reason = reason.into();
+        Outcome::Unsupported { reason }
+    }
+
+    /// A case that failed, whose worker printed nothing of it.
+    pub fn failed(reason: impl Into<String>, fault: Fault) -> Outcome<M> {
+        let (reason, log) = (reason.into(), String::new());
+        Outcome::Failed { reason, fault, log }
+    }
+
+    /// A case that lacks a time.
+    pub fn missing(reason: impl Into<String>) -> Outcome<M> {
+        let reason = reason.into();
+        Outcome::Missing { reason }
+    }
+
     /// True where the case was measured.
     pub fn is_measured(&self) -> bool {
         matches!(self, Outcome::Measured(_))

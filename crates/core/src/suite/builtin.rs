@@ -1,7 +1,7 @@
 //! The sources of suites: the binary itself, or a file.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::document::{DocumentError, TomlText, name_hint, nearest};
 use super::script::Script;
@@ -166,22 +166,17 @@ pub fn names_a_file(name: &str) -> bool {
 
 /// The suite files of a folder, as a command line names them: files in TOML with a sweep.
 fn suites_in(folder: &Path) -> Vec<String> {
-    let files = fs::read_dir(folder).into_iter().flatten().flatten();
-    let paths = files.map(|file| folder.join(file.file_name()));
-    let is_suite = |path: &PathBuf| {
+    let is_suite = |path: &Path| {
         let text = input::text(path, input::WRITTEN_BY_HAND);
         path.extension().is_some_and(|ending| ending == "toml")
             && text.is_ok_and(|text| text.contains("[[sweep]]"))
     };
-    let mut names: Vec<String> = paths
-        .filter(is_suite)
-        .map(|path| match path.display().to_string() {
-            name if name.contains('/') => name,
-            name => format!("./{name}"),
-        })
-        .collect();
-    names.sort();
-    names
+    let paths = input::paths_in(folder, is_suite).into_iter();
+    let names = paths.map(|path| match path.display().to_string() {
+        name if name.contains('/') => name,
+        name => format!("./{name}"),
+    });
+    names.collect()
 }
 
 fn unknown(name: &str) -> String {

@@ -366,8 +366,7 @@ ptxas info    : Compile time = 12.766 ms
     fn toolkit() -> Toolkit {
         Toolkit {
             program: "/no/such/nvcc".into(),
-            builtins: None,
-            includes: Vec::new(),
+            ..Toolkit::default()
         }
     }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::{fmt, fs};
 
 use regatta_core::input;
+use regatta_core::output::folder_of;
 use regatta_core::record::line::{self, Lines};
 use regatta_core::record::{RecordError, SCHEMA_VERSION, write_atomically};
 use serde::{Deserialize, Serialize};
@@ -207,12 +208,8 @@ impl Ledger {
         for row in self.rows.values() {
             text += &line::write(&LedgerLine::Entry(Box::new(row.clone())))?;
         }
-        let folder = path
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty());
-        if let Some(folder) = folder {
-            fs::create_dir_all(folder).map_err(|error| RecordError::io(folder, error))?;
-        }
+        let folder = folder_of(path);
+        fs::create_dir_all(folder).map_err(|error| RecordError::io(folder, error))?;
         write_atomically(path, text.as_bytes())
     }
 

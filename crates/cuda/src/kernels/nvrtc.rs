@@ -211,11 +211,9 @@ impl Nvrtc {
             }
             status => return Err(rejected(format!("{log}{}", self.words(status)))),
         }
-        let cubin = program
-            .cubin()
-            .map_err(|status| rejected(self.words(status)))?;
+        let cubin = program.bytes(self.cubin_size, self.cubin);
         Ok(Compiled {
-            cubin,
+            cubin: cubin.map_err(|status| rejected(self.words(status)))?,
             compiler: self.version(),
             log,
         })
@@ -246,10 +244,6 @@ impl Owned<'_> {
             .unwrap_or_default();
         let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
         String::from_utf8_lossy(text).into_owned()
-    }
-
-    fn cubin(&self) -> Result<Vec<u8>, c_int> {
-        self.bytes(self.nvrtc.cubin_size, self.nvrtc.cubin)
     }
 
     /// The bytes that one function gives the size of and another writes.
@@ -303,8 +297,7 @@ mod tests {
         std::fs::write(&program, "not a library").unwrap();
         let toolkit = Toolkit {
             program: program.clone(),
-            builtins: None,
-            includes: Vec::new(),
+            ..Toolkit::default()
         };
         let source = KernelSource::embedded("inputs").unwrap();
         let error = compile(&toolkit, &source, Arch::SM_80).unwrap_err();

@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use super::compile::Compiler;
+use regatta_core::input;
 
 /// A compiler on this machine and the headers that come with it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Toolkit {
     /// nvcc's executable, or NVRTC's library.
     pub program: PathBuf,
@@ -203,13 +204,9 @@ fn packages(python: &Path, home: Option<&OsStr>) -> Vec<PathBuf> {
     libraries.extend(home.map(|home| Path::new(home).join(".local/lib")));
     let mut folders = Vec::new();
     for library in libraries {
-        let entries = fs::read_dir(library).into_iter().flatten().flatten();
-        let mut versions: Vec<PathBuf> = entries
-            .filter(|entry| entry.file_name().to_string_lossy().starts_with("python3"))
-            .map(|entry| entry.path())
-            .collect();
-        versions.sort();
-        for version in versions.iter().rev() {
+        let name = |path: &Path| path.file_name().unwrap_or_default().to_owned();
+        let is_python = |path: &Path| name(path).to_string_lossy().starts_with("python3");
+        for version in input::paths_in(&library, is_python).iter().rev() {
             let kinds = ["site-packages", "dist-packages"];
             let packages = kinds.map(|kind| version.join(kind).join("nvidia/cu13"));
             folders.extend(packages.into_iter().filter(|package| package.is_dir()));

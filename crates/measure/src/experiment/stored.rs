@@ -9,6 +9,7 @@ use super::ExperimentError;
 use super::rejudge::head_of_comparison;
 use crate::files::checksum;
 use regatta_core::checksum::Checksum;
+use regatta_core::input;
 use regatta_core::record::baseline::{self, Store};
 use regatta_core::record::run_file::RUN_FILE;
 use regatta_core::record::shards::{self, ShardError};
@@ -146,12 +147,9 @@ fn together(files: Vec<PathBuf>) -> Result<StoredRun, ExperimentError> {
 
 /// The folders with a run in a folder, in their order.
 pub fn runs_within(folder: &Path) -> Vec<String> {
-    let folders = folder.read_dir().into_iter().flatten().flatten();
-    let folders = folders.map(|folder| folder.path());
-    let with_run = folders.filter(|folder| folder.join(RUN_FILE).is_file());
-    let mut names: Vec<String> = with_run.map(|path| path.display().to_string()).collect();
-    names.sort();
-    names
+    let with_run = input::paths_in(folder, |folder| folder.join(RUN_FILE).is_file());
+    let names = with_run.iter().map(|path| path.display().to_string());
+    names.collect()
 }
 
 /// Finds and reads a run that is not in shards.

@@ -6,7 +6,6 @@
 mod file;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -17,7 +16,7 @@ pub use file::{Added, HistoryFile, HistoryStore};
 use super::{
     CaseRecord, Damage, Git, Outcome, RecordError, Run, RunHeader, Side, VerdictOutcome, median,
 };
-use crate::input;
+use crate::checksum;
 use crate::metric::Metric;
 use regatta_worker::case::CaseId;
 use regatta_worker::units::{Nanoseconds, counted, quantities};
@@ -211,7 +210,7 @@ pub fn reduced(
         suite: header.suite.name.clone(),
         machine: header.machine.name.clone(),
         about: About {
-            id: identity(files)?,
+            id: checksum::crc_of_files(files)?,
             at,
             started: (at != header.started).then_some(header.started),
             label: path.display().to_string(),
@@ -223,29 +222,6 @@ pub fn reduced(
         },
         cases,
     })
-}
-
-/// Checksum and length of a run's files.
-fn identity(files: &[PathBuf]) -> Result<String, RecordError> {
-    let (mut hasher, mut length) = (crc32fast::Hasher::new(), 0);
-    for path in files {
-        hash(path, &mut hasher, &mut length).map_err(|error| RecordError::io(path, error))?;
-    }
-    Ok(format!("{:08x}-{length}", hasher.finalize()))
-}
-
-fn hash(path: &Path, hasher: &mut crc32fast::Hasher, length: &mut usize) -> std::io::Result<()> {
-    let mut file = input::open(path, input::RUN)?;
-    let mut buffer = vec![0; 1 << 16];
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok(()),
-            n => {
-                hasher.update(&buffer[..n]);
-                *length += n;
-            }
-        }
-    }
 }
 
 /// The conditions of a time beside the code. A condition with its usual value is listed as well: that
@@ -300,21 +276,11 @@ fn outcome(record: &CaseRecord) -> Outcome<CaseTimes> {
     match &record.status {
         Outcome::Measured(()) => match times(false).or_else(|| times(true)) {
             Some(times) => Outcome::Measured(times),
-            None => Outcome::Missing {
-                reason: "it has no time".to_owned(),
-            },
+            None => Outcome::missing("it has no time"),
         },
-        Outcome::Unsupported { reason } => Outcome::Unsupported {
-            reason: short(reason),
-        },
-        Outcome::Failed { reason, fault, .. } => Outcome::Failed {
-            reason: short(reason),
-            fault: *fault,
-            log: String::new(),
-        },
-        Outcome::Missing { reason } => Outcome::Missing {
-            reason: short(reason),
-        },
+        Outcome::Unsupported { reason } => Outcome::unsupported(short(reason)),
+        Outcome::Failed { reason, fault, .. } => Outcome::failed(short(reason), *fault),
+        Outcome::Missing { reason } => Outcome::missing(short(reason)),
     }
 }
 

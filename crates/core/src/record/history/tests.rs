@@ -67,11 +67,7 @@ fn what_was_added_reads_back_by_case_and_in_the_order_of_time() {
     let reason = || "signal 11".to_owned();
     let unsupported: Outcome<CaseTimes> = Outcome::Unsupported { reason: reason() };
     let missing = Outcome::Missing { reason: reason() };
-    let failed = Outcome::Failed {
-        reason: reason(),
-        fault: Fault::Crash,
-        log: String::new(),
-    };
+    let failed = Outcome::failed(reason(), Fault::Crash);
     let disturbed = CaseTimes {
         disturbed: true,
         ..times(0.7)

@@ -92,7 +92,7 @@ pub fn each(
     let mut file = opened(path)?;
     let mut run = header(&mut file)?;
     let ids = run.header.plan.clone();
-    let plan = CaseIndex::new(&ids);
+    let plan: HashMap<&CaseId, usize> = ids.iter().zip(0..).collect();
     let mut seen = Seen::new(ids.len());
     let mut ended = false;
     // Lines with their numbers, whose memory the next ones take.
@@ -115,28 +115,22 @@ pub fn each(
         let read = batch[..filled].par_iter().map(|(_, text)| read_line(text));
         let read: Vec<_> = read.collect();
         for ((number, _), read) in batch.iter().zip(read) {
-            let taken = read.and_then(|read| match read {
-                RunLine::Entry(entry) => {
-                    let place = seen.usable(&entry, &plan)?;
-                    look(&run, place, *entry);
-                    Ok(())
-                }
-                RunLine::Open(open) => match open.objection(&plan.cases()) {
-                    Some(objection) => Err(objection),
-                    None => {
-                        run.open.push(open);
-                        Ok(())
+            let taken = read.and_then(|read| {
+                match read {
+                    RunLine::Entry(entry) => {
+                        let place = seen.usable(&entry, &plan)?;
+                        look(&run, place, *entry);
                     }
-                },
-                RunLine::Limited(limited) => {
-                    run.limited = Some(limited);
-                    Ok(())
+                    RunLine::Open(open) => {
+                        let objection = open.objection(|case| plan.contains_key(case));
+                        objection.map_or(Ok(()), Err)?;
+                        run.open.push(open);
+                    }
+                    RunLine::Limited(limited) => run.limited = Some(limited),
+                    RunLine::End(end) => run.end = Some(end),
+                    RunLine::Run(_) => return Err("a second first line".to_owned()),
                 }
-                RunLine::End(end) => {
-                    run.end = Some(end);
-                    Ok(())
-                }
-                RunLine::Run(_) => Err("a second first line".to_owned()),
+                Ok(())
             });
             if let Err(problem) = taken {
                 let line = *number;
@@ -154,20 +148,6 @@ fn header(file: &mut Lines) -> Result<Run, RecordError> {
         return Err(file.invalid(objection));
     }
     Ok(Run::begun(header))
-}
-
-/// The cases of a run by their ids.
-struct CaseIndex<'r>(HashMap<&'r CaseId, usize>);
-
-impl<'r> CaseIndex<'r> {
-    fn new(cases: &'r [CaseId]) -> CaseIndex<'r> {
-        let places = cases.iter().enumerate();
-        CaseIndex(places.map(|(place, case)| (case, place)).collect())
-    }
-
-    fn cases(&self) -> BTreeSet<&'r CaseId> {
-        self.0.keys().copied().collect()
-    }
 }
 
 /// Which invocations of which cases were there.
@@ -199,9 +179,9 @@ impl Seen {
     ///
     /// # Errors
     /// The fault in it, as a sentence.
-    fn usable(&mut self, entry: &Entry, plan: &CaseIndex) -> Result<usize, String> {
+    fn usable(&mut self, entry: &Entry, plan: &HashMap<&CaseId, usize>) -> Result<usize, String> {
         let (case, invocation) = (&entry.case, entry.invocation);
-        let Some(&place) = plan.0.get(case) else {
+        let Some(&place) = plan.get(case) else {
             return Err(format!("{:?} is not a case of its plan", case.0));
         };
         if let Some(objection) = entry.objection() {

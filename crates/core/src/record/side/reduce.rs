@@ -260,17 +260,11 @@ impl Fold {
     fn status(&self, settings: &Settings) -> Outcome<()> {
         // A failure outranks everything: one crash in five is a crash.
         if let Some((reason, fault)) = self.failure.clone() {
-            return Outcome::Failed {
-                reason,
-                fault,
-                log: String::new(),
-            };
+            return Outcome::failed(reason, fault);
         }
         let (there, planned) = self.planned;
         if there < planned {
-            return Outcome::Missing {
-                reason: format!("{there} of {planned} invocations are in the file"),
-            };
+            return Outcome::missing(format!("{there} of {planned} invocations are in the file"));
         }
         let (seen, refused) = (self.seen, self.refused);
         if let Some(reason) = self.refusal.clone() {
@@ -278,15 +272,12 @@ impl Fold {
             return if refused == seen {
                 Outcome::Unsupported { reason }
             } else {
-                Outcome::Missing {
-                    reason: format!("unsupported in {refused} of {seen} invocations: {reason}"),
-                }
+                let part = format!("{refused} of {seen} invocations");
+                Outcome::missing(format!("unsupported in {part}: {reason}"))
             };
         }
         match self.without.filter(|_| !settings.structure_only) {
-            Some(invocation) => Outcome::Missing {
-                reason: format!("invocation {invocation} has no sample"),
-            },
+            Some(invocation) => Outcome::missing(format!("invocation {invocation} has no sample")),
             None => Outcome::Measured(()),
         }
     }

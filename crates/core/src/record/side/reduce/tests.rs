@@ -14,10 +14,14 @@ use regatta_worker::units::{Bytes, Nanoseconds, numbers, quantities};
 const CASE: &str = "cpu/flash:s64,d64";
 
 fn measured(ns: f64) -> Outcome {
-    Outcome::Measured(sampled(Measured {
-        device_ns: vec![Nanoseconds(ns)],
+    Outcome::Measured(timed([ns]))
+}
+
+fn timed(device_ns: impl IntoIterator<Item = f64>) -> Measurement {
+    sampled(Measured {
+        device_ns: quantities(device_ns),
         ..Measured::default()
-    }))
+    })
 }
 
 fn sampled(samples: Measured) -> Measurement {
@@ -29,9 +33,7 @@ fn sampled(samples: Measured) -> Measurement {
 }
 
 fn refused() -> Outcome {
-    Outcome::Unsupported {
-        reason: "no workspace".to_owned(),
-    }
+    Outcome::unsupported("no workspace")
 }
 
 fn died() -> Outcome {
@@ -101,7 +103,7 @@ fn results_that_nothing_checked_were_not_checked_before_timing() {
 #[test]
 fn an_invocation_is_one_value_a_metric() {
     let reduced = |measurement| Invocation::reduced(0, &measurement);
-    let samples = |number: u32| quantities((1..=number).rev().map(|n| f64::from(10 * n)));
+    let samples = |number: u32| (1..=number).rev().map(|n| f64::from(10 * n));
     // Samples, and their median and 9th of 10.
     for (number, median, slow) in [
         (0, None, None),
@@ -113,18 +115,14 @@ fn an_invocation_is_one_value_a_metric() {
         (11, Some(60.0), Some(100.0)),
         (20, Some(105.0), Some(180.0)),
     ] {
-        let values = reduced(sampled(Measured {
-            device_ns: samples(number),
-            ..Measured::default()
-        }))
-        .values;
+        let values = reduced(timed(samples(number))).values;
         assert_eq!(values.get(Metric::Device), median, "of {number}");
         assert_eq!(values.get(Metric::DeviceP90), slow, "of {number}");
     }
     let all = reduced(Measurement {
         first_call_ns: Nanoseconds(1e6),
         ..sampled(Measured {
-            device_ns: samples(3),
+            device_ns: quantities(samples(3)),
             host_ns: quantities([7.0, 9.0, 8.0]),
             host_reference_ns: quantities([2.0, 3.0, 8.0]),
             cpu_ns: quantities([40.0, 20.0, 90.0]),
@@ -229,36 +227,21 @@ fn what_is_measured_in_some_invocations_alone_is_missing() {
         }
         outcomes
     };
-    let missing = |outcomes: Vec<(u32, Outcome)>| match reduced(outcomes).status {
-        Outcome::Missing { reason } => reason,
-        other => panic!("{other:?}"),
+    let missing = |outcomes, reason: &str| {
+        assert_eq!(reduced(outcomes).status, Outcome::missing(reason));
     };
-    for (outcomes, reason) in [
-        (
-            replaced(&[1, 4], refused),
-            "unsupported in 2 of 5 invocations: no workspace",
-        ),
-        (
-            five_and(vec![refused()]),
-            "unsupported in 1 of 6 invocations: no workspace",
-        ),
-        (
-            five().into_iter().take(4).collect(),
-            "4 of 5 invocations are in the file",
-        ),
-        // A later one stands in for none.
-        (
-            five_and(vec![measured(6.0)]).into_iter().skip(1).collect(),
-            "4 of 5 invocations are in the file",
-        ),
-        (replaced(&[3], empty), "invocation 3 has no sample"),
-        (
-            five_and(vec![measured(6.0), empty()]),
-            "invocation 6 has no sample",
-        ),
-    ] {
-        assert_eq!(missing(outcomes), reason);
-    }
+    let says = "unsupported in 2 of 5 invocations: no workspace";
+    missing(replaced(&[1, 4], refused), says);
+    let says = "unsupported in 1 of 6 invocations: no workspace";
+    missing(five_and(vec![refused()]), says);
+    let says = "4 of 5 invocations are in the file";
+    missing(five().into_iter().take(4).collect(), says);
+    // A later one stands in for none.
+    let later = five_and(vec![measured(6.0)]);
+    missing(later.into_iter().skip(1).collect(), says);
+    missing(replaced(&[3], empty), "invocation 3 has no sample");
+    let later = five_and(vec![measured(6.0), empty()]);
+    missing(later, "invocation 6 has no sample");
     let refused_all = reduced(replaced(&[0, 1, 2, 3, 4], refused));
     assert!(matches!(refused_all.status, Outcome::Unsupported { .. }));
     let more = reduced(five_and(vec![measured(6.0), measured(7.0)]));
@@ -275,10 +258,9 @@ fn one_failure_in_any_invocation_is_a_failure() {
     beside[2].1 = refused();
     beside.remove(3);
     for outcomes in [later, first, beside] {
-        let Outcome::Failed { reason, fault, .. } = reduced(outcomes).status else {
-            panic!("not failed");
-        };
-        assert_eq!(fault, Fault::Crash);
+        let status = reduced(outcomes).status;
+        assert_eq!(status.fault(), Some(Fault::Crash));
+        let reason = status.reason().unwrap();
         assert!(reason.starts_with("it died; its last words: "), "{reason}");
     }
 }
@@ -306,10 +288,7 @@ fn what_differs_between_invocations_is_kept() {
                 time_ns: None,
                 parts: parts.collect(),
             })),
-            ..sampled(Measured {
-                device_ns: vec![Nanoseconds(1.0)],
-                ..Measured::default()
-            })
+            ..timed([1.0])
         })
     };
     let varying = |outcomes: [Outcome; 5]| reduced((0..).zip(outcomes).collect()).varying;
@@ -343,10 +322,7 @@ fn what_a_launch_shows_is_what_the_parameter_became() {
         Outcome::Measured(Measurement {
             effective: [access].into(),
             structure: [0, 2].contains(&number).then_some(structure),
-            ..sampled(Measured {
-                device_ns: vec![Nanoseconds(1.0)],
-                ..Measured::default()
-            })
+            ..timed([1.0])
         })
     };
     let record = reduced((0..5).map(|number| (number, one(number, 157))).collect());
@@ -391,15 +367,9 @@ fn a_count_that_one_invocation_alone_has_differs_between_them() {
 
 #[test]
 fn a_reason_of_megabytes_is_cut() {
-    let outcome = Outcome::Failed {
-        reason: "é".repeat(3_000_000),
-        fault: Fault::Crash,
-        log: String::new(),
-    };
+    let outcome = Outcome::failed("é".repeat(3_000_000), Fault::Crash);
     let side = Side::from_run("head", &run(vec![(0, outcome)]));
-    let Outcome::Failed { reason, .. } = &side.cases[&CaseId(CASE.into())].status else {
-        panic!("{:?}", side.cases);
-    };
+    let reason = side.cases[&CaseId(CASE.into())].status.reason().unwrap();
     assert!(reason.len() < 17_000 && reason.ends_with('…'));
 }
 
