@@ -35,6 +35,12 @@ pub mod workers;
 #[error("{0}")]
 pub struct SetupError(pub String);
 
+impl From<worker::WorkerError> for SetupError {
+    fn from(error: worker::WorkerError) -> SetupError {
+        SetupError(experiment::arm::with_log(&error, &error.log))
+    }
+}
+
 impl From<std::io::Error> for SetupError {
     fn from(error: std::io::Error) -> SetupError {
         SetupError(error.to_string())

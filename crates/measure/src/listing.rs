@@ -8,9 +8,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::SetupError;
-use crate::experiment::arm::with_log;
 use crate::interrupt;
-use crate::worker::{Conversation, Launcher, WorkerError};
+use crate::worker::{Conversation, Launcher};
 use crate::workers::Processes;
 use regatta_core::suite::{Listed, Suite};
 use regatta_core::temporary;
@@ -58,8 +57,7 @@ impl Started {
         for (worker, mut conversation) in self.workers {
             let hello = conversation.hello().clone();
             let mut loaded = conversation.loaded();
-            let reply = conversation.ask(RequestBody::List, self.limit);
-            let calls = match reply.map_err(lost)? {
+            let calls = match conversation.ask(RequestBody::List, self.limit)? {
                 ReplyBody::Listed { cases, files } => {
                     loaded.extend(files);
                     cases
@@ -88,10 +86,6 @@ impl Started {
     }
 }
 
-fn lost(error: WorkerError) -> SetupError {
-    SetupError(with_log(&error, &error.log))
-}
-
 /// Starts the workers of a suite's scripts, in the checkout that `placed` names; `None` where it
 /// has none.
 ///
@@ -113,7 +107,7 @@ pub fn start<E: From<SetupError>>(
     let mut processes = placed(processes.introducing(Some(limit)))?;
     let mut workers = Vec::new();
     for worker in &suite.scripts {
-        let conversation = processes.start(worker).map_err(lost)?;
+        let conversation = processes.start(worker).map_err(SetupError::from)?;
         workers.push((worker.clone(), conversation));
     }
     Ok(Some(Started {

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use super::workers::{Processes, WaitingWorker};
 use crate::SetupError;
-use crate::experiment::arm::with_log;
 use crate::session::reference_worker;
 use crate::worker::{Conversation, Launcher, WorkerError, WorkerFailure};
 use regatta_core::suite::Suite;
@@ -76,7 +75,7 @@ pub fn check(
                     absent.insert(name.clone(), reason);
                     continue;
                 }
-                None => return Err(SetupError(with_log(&error, &error.log))),
+                None => return Err(error.into()),
             },
         };
         let hello = conversation.hello().clone();
@@ -343,9 +342,7 @@ fn references(
         let Some(reference) = &operator.reference else {
             continue;
         };
-        let worker = launcher
-            .start(&reference_worker(name))
-            .map_err(|error| SetupError(with_log(&error, &error.log)))?;
+        let worker = launcher.start(&reference_worker(name))?;
         let arguments = worker.hello().variants.iter();
         let mut arguments = arguments.filter_map(|variant| variant.arguments.as_ref());
         let why = arguments.find_map(|arguments| {

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use crate::SetupError;
 use crate::conformance::{Check, CheckResult};
-use crate::experiment::arm::with_log;
 use crate::session::reference_worker;
 use crate::worker::Launcher;
 use crate::workers::Processes;
@@ -56,16 +55,13 @@ pub fn check(suite: &Suite, logs: PathBuf) -> Result<Vec<Check>, SetupError> {
         let operands = operator
             .operands(&problem)
             .map_err(|(key, why)| SetupError(format!("operators.{name}.{key}: {why}")))?;
-        let mut reference = processes
-            .start(&reference_worker(name))
-            .map_err(|error| SetupError(with_log(&error, &error.log)))?;
+        let mut reference = processes.start(&reference_worker(name))?;
         let request = RequestBody::Compare(Compare {
             operands: operands.clone(),
             seed: suite.settings.seed,
             results: None,
         });
-        let reply = reference.ask(request, limit);
-        let moved = match reply.map_err(|error| SetupError(with_log(&error, &error.log)))? {
+        let moved = match reference.ask(request, limit)? {
             ReplyBody::Compared { errors } => errors,
             ReplyBody::Failed { reason } => return Err(SetupError(reason)),
             other => return Err(SetupError(format!("the reference answered {other:?}"))),

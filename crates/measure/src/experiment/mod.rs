@@ -579,11 +579,6 @@ impl ExperimentError {
         ExperimentError::Usage(chain(&error))
     }
 
-    /// A usage error with what it is about before it.
-    fn usage_of(about: &str, error: impl Error) -> ExperimentError {
-        ExperimentError::Usage(format!("{about}: {}", chain(&error)))
-    }
-
     /// Something that keeps a verdict from being reached.
     pub fn not_judged(error: impl Error) -> ExperimentError {
         ExperimentError::NotJudged(chain(&error))

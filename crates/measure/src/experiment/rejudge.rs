@@ -21,6 +21,17 @@ pub struct Rejudged {
     pub judgement: Judgement,
 }
 
+impl Rejudged {
+    fn new(head: StoredRun, base: Option<Side>, options: &Options) -> Rejudged {
+        let judgement = judge::judge(&head.side, base.as_ref(), options);
+        Rejudged {
+            head,
+            base,
+            judgement,
+        }
+    }
+}
+
 /// The head's run in the folder of a comparison; `None` of any other name.
 pub fn head_of_comparison(name: &str) -> Option<PathBuf> {
     let folder = Path::new(name);
@@ -47,21 +58,11 @@ pub fn rejudge(mut head: StoredRun, store: &Store) -> Result<Rejudged, Experimen
                 comparison.display()
             ))
         })?;
-        let judgement = judge::judge(&head.side, Some(&base), &Options::COMPARISON);
-        return Ok(Rejudged {
-            head,
-            base: Some(base),
-            judgement,
-        });
+        return Ok(Rejudged::new(head, Some(base), &Options::COMPARISON));
     }
     let judged = head.run.end.as_ref().and_then(|end| end.judged.as_ref());
     let Some(id) = judged.and_then(|judged| judged.base.clone()) else {
-        let judgement = judge::judge(&head.side, None, &Options::ALONE);
-        return Ok(Rejudged {
-            head,
-            base: None,
-            judgement,
-        });
+        return Ok(Rejudged::new(head, None, &Options::ALONE));
     };
     let base = match comparison {
         Some(_) => stored_run(&id, store)?,
@@ -80,15 +81,11 @@ pub fn rejudge(mut head: StoredRun, store: &Store) -> Result<Rejudged, Experimen
         Some(_) => Options::COMPARISON,
         None => Options::GATE,
     };
-    let mut judgement = judge::judge(&head.side, Some(&base), &options);
-    if let Some(pairs) = pairs_of(&folder, &head.side)? {
-        judgement = judge::with_pairs(judgement, pairs, &options);
+    let mut rejudged = Rejudged::new(head, Some(base), &options);
+    if let Some(pairs) = pairs_of(&folder, &rejudged.head.side)? {
+        rejudged.judgement = judge::with_pairs(rejudged.judgement, pairs, &options);
     }
-    Ok(Rejudged {
-        head,
-        base: Some(base),
-        judgement,
-    })
+    Ok(rejudged)
 }
 
 /// The run that `compare --base run:NAME` was against; `None` where it changed since.

@@ -12,7 +12,7 @@ use regatta_core::suite::script::Script;
 use regatta_core::suite::workers::{OwnWorker, PythonCode};
 use regatta_core::suite::{self, BUILTIN, Override, Suite};
 use regatta_core::suite::{Metric, Origin};
-use regatta_worker::case::{ParamValue, parameter_name};
+use regatta_worker::case::{ParamValue, ParseError, parameter_name};
 use regatta_worker::units::Share;
 
 /// The folder of baselines where no other is named.
@@ -229,13 +229,10 @@ pub(super) fn parse_override(text: &str, suite: &Suite) -> Result<Override, Expe
     if parameter.is_empty() || value.is_empty() {
         return Err(wrong());
     }
-    let variant = variant
-        .parse()
-        .map_err(|error| ExperimentError::usage_of(&about, error))?;
-    parameter_name(parameter).map_err(|error| ExperimentError::usage_of(&about, error))?;
-    let to: ParamValue = value
-        .parse()
-        .map_err(|error| ExperimentError::usage_of(&about, error))?;
+    let refused = |error: ParseError| ExperimentError::Usage(format!("{about}: {error}"));
+    let variant = variant.parse().map_err(refused)?;
+    parameter_name(parameter).map_err(refused)?;
+    let to: ParamValue = value.parse().map_err(refused)?;
     if !suite.cases.iter().any(|case| case.variant == variant) {
         let known = suite.cases.iter().map(|case| case.variant.to_string());
         let known: BTreeSet<String> = known.collect();
