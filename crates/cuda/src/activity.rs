@@ -198,6 +198,7 @@ fn counted_calls(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use regatta_core::machine::Launch;
 
     const RECORDING: &str = r#"{"dropped":0,"begin":1000,"called":1350,"returned":1600,"end":3000,
         "counts":{"launches":1,"frees":0},"ns":{"launches":5},"operations":[
@@ -228,12 +229,6 @@ mod tests {
         let unknown = RECORDING.replace(r#","launched_ns":1300"#, "");
         assert!(!ProbeRecording::read(&unknown).unwrap().keep_the_call());
     }
-}
-
-#[cfg(test)]
-mod counting_tests {
-    use super::*;
-    use regatta_core::machine::Launch;
 
     fn structure(names: &[&str]) -> Structure {
         let launches = names.iter().map(|name| Launch {

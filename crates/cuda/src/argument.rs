@@ -255,6 +255,7 @@ fn fits(given: Given, size: usize, taken: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Pointer;
 
     #[test]
     fn the_problem_is_laid_out_as_in_c() {
@@ -290,12 +291,6 @@ mod tests {
             }
         }
     }
-}
-
-#[cfg(test)]
-mod parameters_tests {
-    use super::*;
-    use crate::plan::Pointer;
 
     fn checked_against(taken: &[usize]) -> Result<(), String> {
         let listed = [

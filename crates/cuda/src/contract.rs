@@ -11,7 +11,9 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use crate::argument::DeviceProblem;
-use crate::expression::{Argument, Expression, ProblemFigures, is_taken};
+use crate::expression::{
+    Argument, Expression, Figures, example_figures, is_taken, problem_figures,
+};
 use crate::plan::{BlockShape, Limits, PlannedLaunch};
 use regatta_core::input;
 use regatta_worker::attention::{Attention, Layout, Mask};
@@ -123,7 +125,7 @@ impl Extents {
         }
     }
 
-    fn check(&self, figures: &ProblemFigures) -> Result<(), String> {
+    fn check(&self, figures: &Figures) -> Result<(), String> {
         let formulas = self.formulas();
         if !(1..=3).contains(&formulas.len()) {
             return Err(format!("{} extents; there are x, y and z", formulas.len()));
@@ -133,7 +135,7 @@ impl Extents {
             .try_for_each(|formula| formula.check(figures, false))
     }
 
-    fn values(&self, figures: &ProblemFigures) -> Result<[u32; 3], String> {
+    fn values(&self, figures: &Figures) -> Result<[u32; 3], String> {
         let mut values = [1; 3];
         for (extent, formula) in values.iter_mut().zip(self.formulas()) {
             *extent = match formula.value(figures)? {
@@ -196,7 +198,7 @@ pub fn entries() -> impl Iterator<Item = ((&'static str, String), BlockShape)> {
         let tiles = launch.each_tile();
         let each = tiles.flat_map(|tile| dtypes.iter().map(move |dtype| (tile.clone(), dtype)));
         each.filter_map(|(tile, dtype)| {
-            let figures = ProblemFigures::example(&tile);
+            let figures = example_figures(&tile);
             let name = launch.entry_name(*dtype, &figures).ok()?;
             let shape = launch.shape(&figures).ok()?;
             Some(((launch.file.as_deref()?, name), shape))
@@ -276,7 +278,7 @@ impl ContractVariant {
                 return Err(format!("{key}: there is nothing in it"));
             }
         }
-        let empty = ProblemFigures::example(&Numbers::new());
+        let empty = example_figures(&Numbers::new());
         for (name, default) in &self.parameters {
             parameter_name(name).map_err(at("parameters"))?;
             if is_taken(name) {
@@ -308,7 +310,7 @@ impl ContractVariant {
         let values = self.parameters.iter();
         let values = values.map(|(name, value)| (name.clone(), value.value(&empty).unwrap_or(1)));
         let values: Numbers = values.collect();
-        let figures = ProblemFigures::example(&values);
+        let figures = example_figures(&values);
         for condition in &self.requires {
             condition.check(&figures, true).map_err(at("requires"))?;
         }
@@ -333,7 +335,7 @@ impl ContractVariant {
         problem: &Attention,
         limits: Limits,
     ) -> Result<Numbers, String> {
-        let figures = ProblemFigures::new(problem, limits, &Numbers::new());
+        let figures = problem_figures(problem, limits, &Numbers::new());
         let mut effective = Numbers::new();
         for (name, default) in &self.parameters {
             let value = asked(name).map_or_else(|| default.value(&figures), Ok);
@@ -359,7 +361,7 @@ impl ContractLaunch {
         for tile in self.each_tile() {
             let mut figures = parameters.clone();
             figures.extend(tile);
-            let figures = ProblemFigures::example(&figures);
+            let figures = example_figures(&figures);
             for text in &self.arguments {
                 let checked = Argument::parse(text).and_then(|one| one.check(&figures, backward));
                 checked.map_err(at("arguments"))?;
@@ -429,7 +431,7 @@ impl ContractLaunch {
         let figures = self
             .with_tile(problem, parameters)
             .map_err(Refusal::Unsupported)?;
-        let figures = ProblemFigures::new(problem, limits, &figures);
+        let figures = problem_figures(problem, limits, &figures);
         let scale = DeviceProblem::sized(problem, 1).scale;
         let given = |text: &String| Argument::parse(text)?.given(scale, &figures);
         let arguments: Result<_, String> = self.arguments.iter().map(given).collect();
@@ -442,7 +444,7 @@ impl ContractLaunch {
         })
     }
 
-    fn shape(&self, figures: &ProblemFigures) -> Result<BlockShape, String> {
+    fn shape(&self, figures: &Figures) -> Result<BlockShape, String> {
         let shared = self
             .shared_bytes
             .value(figures)
@@ -458,7 +460,7 @@ impl ContractLaunch {
     ///
     /// # Errors
     /// Braces around something else.
-    fn entry_name(&self, dtype: Dtype, figures: &ProblemFigures) -> Result<String, String> {
+    fn entry_name(&self, dtype: Dtype, figures: &Figures) -> Result<String, String> {
         let entry = &self.entry;
         let mut name = String::new();
         let mut rest = entry.as_str();
@@ -514,48 +516,33 @@ mod tests {
         assert!(variant.backward.is_empty());
     }
 
+    /// A text, its replacement, with `|` for a line's end, and words of the error it makes.
+    const WRONG: &str = r#"
+        ["f32"] => [] => [variants.attention] dtypes: there is nothing
+        seq_k <= 12288 => seq_k < many => requires: `seq_k < many`: unknown name `many`
+        tile = 64 => heads = 64 => parameters
+        tile = 64 => q = 64 => parameters: `q` means something
+        block = 128 => block = 1.5 => `1.5`: this is not a whole number
+        "4 * seq_k" => [4] => a number or a formula
+        [variants.attention] => [[sweep]]|[variants.attention] => this is a suite
+        "scale" => "scales" => forward 1, arguments: `scales`
+        "scale" => "dq" => `dq` is there in `backward` alone
+        _t{tile} => _t{tiles} => forward 1, entry:
+        _t{tile} => _t{tile => `}` is missing
+        kernel_ => a::kernel_ => extern "C"
+        "heads"] => 1, 1, 1] => 4 extents
+        4 * seq_k => 4 * => forward 1, shared_bytes: `4 *`
+        variants.attention] => variants.a b] => a b"#;
+
     #[test]
     fn what_is_wrong_is_said_with_its_key() {
-        for (from, to, words) in [
-            (
-                "[\"f32\"]",
-                "[]",
-                "[variants.attention] dtypes: there is nothing",
-            ),
-            (
-                "seq_k <= 12288",
-                "seq_k < many",
-                "requires: `seq_k < many`: unknown name `many`",
-            ),
-            ("tile = 64", "heads = 64", "parameters"),
-            ("tile = 64", "q = 64", "parameters: `q` means something"),
-            (
-                "block = 128",
-                "block = 1.5",
-                "`1.5`: this is not a whole number",
-            ),
-            ("\"4 * seq_k\"", "[4]", "a number or a formula"),
-            (
-                "[variants.attention]\n",
-                "[[sweep]]\n[variants.attention]\n",
-                "this is a suite",
-            ),
-            ("\"scale\"", "\"scales\"", "forward 1, arguments: `scales`"),
-            ("\"scale\"", "\"dq\"", "`dq` is there in `backward` alone"),
-            ("_t{tile}", "_t{tiles}", "forward 1, entry: "),
-            ("_t{tile}", "_t{tile", "`}` is missing"),
-            ("kernel_", "a::kernel_", "extern \"C\""),
-            ("\"heads\"]", "1, 1, 1]", "4 extents"),
-            ("4 * seq_k", "4 *", "forward 1, shared_bytes: `4 *`"),
-            (
-                "variants.attention]\n        dtypes",
-                "variants.a b]\n        dtypes",
-                "a b",
-            ),
-        ] {
-            assert!(TEXT.contains(from), "{from}");
-            let error = parse(&TEXT.replacen(from, to, 1)).unwrap_err();
-            assert!(error.contains(words), "{from} -> {to}: {error}");
+        for line in WRONG.trim().lines() {
+            let [from, to, words] = line.trim().split(" => ").collect::<Vec<_>>()[..] else {
+                panic!("{line}");
+            };
+            assert!(TEXT.contains(from), "{line}");
+            let error = parse(&TEXT.replacen(from, &to.replace('|', "\n"), 1)).unwrap_err();
+            assert!(error.contains(words), "{line}: {error}");
         }
         assert!(parse("[variants]").unwrap_err().contains("is empty"));
     }

@@ -4,89 +4,74 @@
 //! The language is that of [`formula`](regatta_worker::operator::formula).
 
 use std::f32::consts::LOG2_E;
-use std::ops::Deref;
 
 use minijinja::Value;
 use regatta_worker::attention::Attention;
-pub use regatta_worker::operator::formula::Expression;
-use regatta_worker::operator::formula::{FUNCTIONS, Figures};
+use regatta_worker::operator::formula::FUNCTIONS;
+pub use regatta_worker::operator::formula::{Expression, Figures};
 use regatta_worker::words;
 
 use crate::argument::DeviceProblem;
 use crate::contract::Numbers;
 use crate::plan::{Given, Limits, Pointer};
 
-/// The figures of a problem on a device, and parameters, by the names that formulas have for
-/// them.
+/// The figures of a problem on a device by the names that formulas have for them, and further ones,
+/// such as parameters, which go before a figure of their name.
 ///
 /// Lengths count elements, also those of strides (`q.seq`); `mask_left` and `mask_right` are -1
 /// where they are unbounded, and a query `i` sees a key `j` where
 /// `band_low <= j - i <= band_high`.
-#[derive(Clone)]
-pub struct ProblemFigures(Figures);
-
-impl ProblemFigures {
-    /// Those of a problem on a device, and further ones, which go before a figure of their name.
-    pub fn new(problem: &Attention, limits: Limits, more: &Numbers) -> ProblemFigures {
-        let p = DeviceProblem::sized(problem, 1);
-        let (low, high) = p.band();
-        let device = [
-            ("sms", limits.sms.into()),
-            ("l2_bytes", limits.l2_bytes),
-            ("block_shared_bytes", limits.shared_bytes.into()),
+pub fn problem_figures(problem: &Attention, limits: Limits, more: &Numbers) -> Figures {
+    let p = DeviceProblem::sized(problem, 1);
+    let (low, high) = p.band();
+    let device = [
+        ("sms", limits.sms.into()),
+        ("l2_bytes", limits.l2_bytes),
+        ("block_shared_bytes", limits.shared_bytes.into()),
+    ];
+    let numbers = [
+        ("batch", p.batch),
+        ("heads", p.heads),
+        ("kv_heads", p.kv_heads),
+        ("seq_q", p.seq_q),
+        ("seq_k", p.seq_k),
+        ("head_dim", p.head_dim),
+        ("head_dim_v", p.head_dim_v),
+        ("mask_left", p.mask_left),
+        ("mask_right", p.mask_right),
+        ("mask_bottom_right", p.mask_align),
+        ("band_low", low),
+        ("band_high", high),
+        ("element_bytes", problem.dtype.bytes() as i32),
+        ("backward", problem.direction.has_backward().into()),
+    ];
+    let tensors = Pointer::TENSORS.into_iter().zip(p.tensors);
+    let strides = tensors.map(|(pointer, tensor)| {
+        let axes = [
+            ("batch", tensor.batch),
+            ("seq", tensor.seq),
+            ("head", tensor.head),
         ];
-        let numbers = [
-            ("batch", p.batch),
-            ("heads", p.heads),
-            ("kv_heads", p.kv_heads),
-            ("seq_q", p.seq_q),
-            ("seq_k", p.seq_k),
-            ("head_dim", p.head_dim),
-            ("head_dim_v", p.head_dim_v),
-            ("mask_left", p.mask_left),
-            ("mask_right", p.mask_right),
-            ("mask_bottom_right", p.mask_align),
-            ("band_low", low),
-            ("band_high", high),
-            ("element_bytes", problem.dtype.bytes() as i32),
-            ("backward", problem.direction.has_backward().into()),
-        ];
-        let tensors = Pointer::TENSORS.into_iter().zip(p.tensors);
-        let strides = tensors.map(|(pointer, tensor)| {
-            let axes = [
-                ("batch", tensor.batch),
-                ("seq", tensor.seq),
-                ("head", tensor.head),
-            ];
-            (pointer.name(), Value::from_pairs(axes))
-        });
-        let numbers = numbers.map(|(name, number)| (name, Value::from(number)));
-        let device = device.map(|(name, number)| (name, Value::from(number)));
-        let more = more.iter();
-        let more = more.map(|(name, value)| (name.as_str(), Value::from(*value)));
-        let figures = numbers.into_iter().chain(device).chain(strides).chain(more);
-        let figures = figures.map(|(name, value)| (name.to_owned(), value));
-        ProblemFigures(Figures::new(figures))
-    }
-
-    /// Those of some problem, to read formulas by.
-    pub fn example(more: &Numbers) -> ProblemFigures {
-        let device = Limits {
-            capability: (8, 0),
-            sms: 1,
-            l2_bytes: 1,
-            shared_bytes: 1,
-        };
-        ProblemFigures::new(&Attention::new(1, 1), device, more)
-    }
+        (pointer.name(), Value::from_pairs(axes))
+    });
+    let numbers = numbers.map(|(name, number)| (name, Value::from(number)));
+    let device = device.map(|(name, number)| (name, Value::from(number)));
+    let more = more.iter();
+    let more = more.map(|(name, value)| (name.as_str(), Value::from(*value)));
+    let figures = numbers.into_iter().chain(device).chain(strides).chain(more);
+    let figures = figures.map(|(name, value)| (name.to_owned(), value));
+    Figures::new(figures)
 }
 
-impl Deref for ProblemFigures {
-    type Target = Figures;
-
-    fn deref(&self) -> &Figures {
-        &self.0
-    }
+/// The figures of some problem, to read formulas by.
+pub fn example_figures(more: &Numbers) -> Figures {
+    let device = Limits {
+        capability: (8, 0),
+        sms: 1,
+        l2_bytes: 1,
+        shared_bytes: 1,
+    };
+    problem_figures(&Attention::new(1, 1), device, more)
 }
 
 /// An argument of a kernel: a tensor's address, the whole problem, a scale, or a figure.
@@ -170,7 +155,7 @@ impl Argument {
     ///
     /// # Errors
     /// The fault in it.
-    pub fn check(&self, figures: &ProblemFigures, backward: bool) -> Result<(), String> {
+    pub fn check(&self, figures: &Figures, backward: bool) -> Result<(), String> {
         match self {
             Argument::Pointer(pointer) if pointer.is_of_backward() && !backward => {
                 Err(format!("`{}` is there in `backward` alone", pointer.name()))
@@ -190,7 +175,7 @@ impl Argument {
     ///
     /// # Errors
     /// A figure that its type does not hold, or that cannot be computed.
-    pub fn given(&self, scale: f32, figures: &ProblemFigures) -> Result<Given, String> {
+    pub fn given(&self, scale: f32, figures: &Figures) -> Result<Given, String> {
         let (number, expression) = match self {
             Argument::Problem => return Ok(Given::Problem),
             Argument::Pointer(pointer) => return Ok(Given::Pointer(*pointer)),
@@ -222,7 +207,7 @@ impl Argument {
 mod tests {
     use super::*;
 
-    fn figures() -> ProblemFigures {
+    fn figures() -> Figures {
         let huge = Numbers::from([("huge".to_owned(), 1 << 40)]);
         let device = Limits {
             capability: (9, 0),
@@ -230,7 +215,7 @@ mod tests {
             l2_bytes: 60 << 20,
             shared_bytes: 232_448,
         };
-        ProblemFigures::new(&"h4,s130,d8".parse().unwrap(), device, &huge)
+        problem_figures(&"h4,s130,d8".parse().unwrap(), device, &huge)
     }
 
     fn valued(text: &str) -> Result<i64, String> {

@@ -8,7 +8,7 @@ mod tests;
 use std::path::Path;
 
 use crate::contract::{self, ANY, Contract, ContractLaunch, ContractVariant, at};
-use crate::expression::ProblemFigures;
+use crate::expression::problem_figures;
 use crate::kernels::arch::Arch;
 use crate::kernels::source::{self, KernelSource};
 use crate::plan::{Plan, PlanRequest, PlannedLaunch};
@@ -113,7 +113,7 @@ impl Offer {
             ParamValue::Word(_) => None,
         };
         let parameters = variant.effective(number, p, limits).map_err(contract)?;
-        let figures = ProblemFigures::new(p, limits, &parameters);
+        let figures = problem_figures(p, limits, &parameters);
         for condition in &variant.requires {
             let holds = condition.holds(&figures).map_err(at("requires"));
             if !holds.map_err(contract)? {

@@ -256,11 +256,6 @@ mod tests {
         let bytes = |extent| reference_bytes(&one, extent);
         assert_eq!(bytes(Extent::Part(5)), bytes(Extent::Whole));
     }
-}
-
-#[cfg(test)]
-mod view_tests {
-    use super::*;
 
     fn problem(id: &str) -> Attention {
         id.parse().unwrap()

@@ -109,18 +109,11 @@ pub fn present() -> Vec<Arch> {
 }
 
 fn of_ordinal(ordinal: i32) -> Option<Arch> {
-    use sys::CUdevice_attribute as Attribute;
+    use sys::CUdevice_attribute as A;
     let device = result::device::get(ordinal).ok()?;
-    let major = attribute_of(
-        device,
-        Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
-    )
-    .ok()?;
-    let minor = attribute_of(
-        device,
-        Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
-    )
-    .ok()?;
+    let number = |attribute| attribute_of(device, attribute).ok();
+    let major = number(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+    let minor = number(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
     Some(Arch::of_device(major, minor))
 }
 
@@ -134,17 +127,7 @@ mod tests {
             assert_eq!(name.parse::<Arch>().unwrap().to_string(), name);
         }
         assert_eq!("sm_103".parse(), Ok(Arch::of_device(10, 3)));
-        for name in [
-            "",
-            "80",
-            "sm_",
-            "sm_8",
-            "sm_9a",
-            "sm_90b",
-            "sm_90aa",
-            "compute_90",
-            "sm_-80",
-        ] {
+        for name in " 80 sm_ sm_8 sm_9a sm_90b sm_90aa compute_90 sm_-80".split(' ') {
             let error = name.parse::<Arch>().unwrap_err().to_string();
             assert!(error.contains("sm_90a"), "{error}");
         }
