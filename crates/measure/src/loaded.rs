@@ -605,7 +605,7 @@ mod tests {
         (base, head)
     }
 
-    pub(super) const CHECKOUTS: [(&str, &str); 8] = [
+    const CHECKOUTS: [(&str, &str); 8] = [
         ("base/mine.py", "one"),
         ("head/mine.py", "two"),
         ("base/src/lib/__init__.py", "same"),
@@ -616,64 +616,44 @@ mod tests {
         ("head/csrc/k.cu", "two"),
     ];
 
+    /// Both checkouts, and more files beside them.
+    pub(super) fn with_checkouts(
+        more: &[(&str, &str)],
+    ) -> (tempfile::TempDir, impl Fn(&str) -> PathBuf + use<>) {
+        files(&[&CHECKOUTS[..], more].concat())
+    }
+
     #[test]
     fn an_installed_copy_of_another_revision_is_not_this_sides_code() {
-        let site = "env/lib/site-packages";
-        for (installed, loaded, wrong) in [
+        let site = |name: &str| format!("env/lib/site-packages/{name}");
+        for (installed, wrong) in [
             // The head's module, the base's, and another package's of the name.
-            (vec![("mine.py", "two")], "mine.py", Some("mine.py")),
-            (vec![("mine.py", "one")], "mine.py", None),
-            (vec![("mine.py", "other")], "mine.py", None),
+            ("mine.py=two", Some("mine.py")),
+            ("mine.py=one", None),
+            ("mine.py=other", None),
             // A package of which one file is the same in both, and one another's.
-            (
-                vec![("lib/__init__.py", "same"), ("lib/a.py", "two")],
-                "lib",
-                Some("lib/a.py"),
-            ),
-            (
-                vec![("lib/__init__.py", "same"), ("lib/a.py", "three")],
-                "lib",
-                Some("lib/a.py"),
-            ),
-            (
-                vec![("lib/__init__.py", "same"), ("lib/a.py", "one")],
-                "lib",
-                None,
-            ),
-            (
-                vec![("lib/__init__.py", "else"), ("lib/a.py", "three")],
-                "lib",
-                None,
-            ),
+            ("lib/__init__.py=same lib/a.py=two", Some("lib/a.py")),
+            ("lib/__init__.py=same lib/a.py=three", Some("lib/a.py")),
+            ("lib/__init__.py=same lib/a.py=one", None),
+            ("lib/__init__.py=else lib/a.py=three", None),
         ] {
-            let names: Vec<String> = installed
-                .iter()
-                .map(|(name, _)| format!("{site}/{name}"))
-                .collect();
-            let texts = names
-                .iter()
-                .map(String::as_str)
-                .zip(installed.iter().map(|(_, text)| *text));
-            let all: Vec<(&str, &str)> = CHECKOUTS.into_iter().chain(texts).collect();
-            let (_folder, at) = files(&all);
-            let loaded = BTreeSet::from([at(&format!("{site}/{loaded}"))]);
+            let texts = installed
+                .split(' ')
+                .map(|file| file.split_once('=').unwrap());
+            let texts: Vec<_> = texts.map(|(name, text)| (site(name), text)).collect();
+            let texts = texts.iter().map(|(name, text)| (name.as_str(), *text));
+            let (_folder, at) = with_checkouts(&texts.collect::<Vec<_>>());
             // A package is named by its folder, so a file in it is what is looked at.
+            let loaded = installed.split(['/', '=']).next().unwrap();
+            let loaded = BTreeSet::from([at(&site(loaded))]);
             let copied = roots(&at).copied(&loaded).map(|(file, _)| file);
-            assert_eq!(
-                copied,
-                wrong.map(|name| at(&format!("{site}/{name}"))),
-                "{installed:?}"
-            );
+            assert_eq!(copied, wrong.map(|name| at(&site(name))), "{installed}");
         }
     }
 
     #[test]
     fn a_copy_that_lies_anywhere_is_found_by_its_contents() {
-        let all: Vec<(&str, &str)> = CHECKOUTS
-            .into_iter()
-            .chain([("opt/mine.py", "two"), ("opt/a.py", "one")])
-            .collect();
-        let (_folder, at) = files(&all);
+        let (_folder, at) = with_checkouts(&[("opt/mine.py", "two"), ("opt/a.py", "one")]);
         let objection = |name: &str| roots(&at).objection(&BTreeSet::from([at(name)]), false);
         let words = objection("opt/mine.py").unwrap();
         let expected = "opt/mine.py, an installed copy of mine.py that is not";
@@ -684,13 +664,8 @@ mod tests {
     #[test]
     fn a_compiled_library_that_both_sides_load_is_of_one_of_them() {
         let library = "env/lib/site-packages/lib/k.so";
-        let installed = [
-            ("env/lib/site-packages/lib/__init__.py", "same"),
-            (library, "x"),
-        ];
-        let all: Vec<(&str, &str)> = CHECKOUTS.into_iter().chain(installed).collect();
-        let (_folder, at) = files(&all);
-        fs::remove_dir_all(at("base/src/lib/a.py").parent().unwrap().join("none")).unwrap_or(());
+        let package = ("env/lib/site-packages/lib/__init__.py", "same");
+        let (_folder, at) = with_checkouts(&[package, (library, "x")]);
         let loaded = BTreeSet::from([at(library)]);
         let (base, head) = both_roots(&at);
         assert_eq!(base.copied(&loaded), None);
@@ -702,25 +677,14 @@ mod tests {
     #[test]
     fn a_library_that_is_built_into_a_folder_of_both_sides_is_of_one_of_them() {
         let digest = "cache/4f0c1d2e3a5b6978a0b1c2d3e4f50617/launch.so";
-        let built = [
-            "old/other.so",
-            "old/libk.so",
-            "base/.git",
-            "target/libmine.so",
-            digest,
-        ];
-        let text = "\u{7f}ELF";
-        let all: Vec<(&str, &str)> = CHECKOUTS
-            .into_iter()
-            .chain(built.map(|name| (name, text)))
-            .collect();
-        let (_folder, at) = files(&all);
+        let old = ["old/other.so", "old/libk.so"];
+        let built = [&old[..], &["base/.git", "target/libmine.so", digest]].concat();
+        let texts = built.iter().map(|name| (*name, "\u{7f}ELF"));
+        let (_folder, at) = with_checkouts(&texts.collect::<Vec<_>>());
         for (place, name) in built.iter().enumerate() {
             let time = SystemTime::now() + Duration::from_secs(60 * place as u64);
-            fs::File::open(at(name))
-                .unwrap()
-                .set_modified(time)
-                .unwrap();
+            let file = fs::File::open(at(name)).unwrap();
+            file.set_modified(time).unwrap();
         }
         let objection = |name: &str| {
             let (base, head) = both_roots(&at);
@@ -733,8 +697,8 @@ mod tests {
         }
         for name in ["old/libk.so", "target/libmine.so"] {
             let words = objection(name).unwrap();
-            let expected = "csrc/k.cu differs between the two";
-            assert!(words.contains(expected), "{words}");
+            let differs = "csrc/k.cu differs between the two";
+            assert!(words.contains(differs), "{words}");
         }
     }
 

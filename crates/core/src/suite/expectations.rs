@@ -360,8 +360,8 @@ fn is_demanded(suite: &Suite, parameter: &str, made: &Expectation) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::suite::document::TomlText;
-    use crate::suite::{Suite, load, plan};
+    use crate::suite::Suite;
+    use crate::suite::tests::parse;
 
     const SWEEP: &str = "\
 [[sweep]]
@@ -372,18 +372,13 @@ params = { num_splits = [\"auto\", 2, 4] }
 ";
 
     /// A suite whose first expectation's key stands in line 7.
-    fn suite(expect: &str) -> Result<Suite, String> {
-        let source = TomlText {
-            label: "s.toml".to_owned(),
-            text: format!("{SWEEP}[[expect]]\n{expect}\n"),
-        };
-        plan::read("s", &source, std::path::Path::new(""), &load).map_err(|error| error.to_string())
+    fn suite(expect: &str) -> Suite {
+        swept(&format!("[[expect]]\n{expect}\n"))
     }
 
     #[test]
     fn a_limit_is_called_by_what_it_allows() {
-        let limit =
-            |more: &str| suite(&format!("case = {{ worker = \"torch\" }}\n{more}")).unwrap();
+        let limit = |more: &str| suite(&format!("case = {{ worker = \"torch\" }}\n{more}"));
         let blocks = limit("metric = \"blocks\"\nkernel = \"fmha*\"\nat_least = 9");
         let expected = "blocks of fmha* at least 9";
         assert_eq!(blocks.rules.expectations[0].name, expected);
@@ -397,7 +392,7 @@ params = { num_splits = [\"auto\", 2, 4] }
         let calls = |function: &str| {
             format!("case = {{ worker = \"torch\" }}\nmetric = \"calls:{function}\"\nat_most = 0\n")
         };
-        let counted = suite(&calls("torch.cuda:synchronize")).unwrap();
+        let counted = suite(&calls("torch.cuda:synchronize"));
         let count = &counted.counts[0];
         assert_eq!(count.name.as_str(), "synchronize");
         assert_eq!(count.worker.as_str(), "torch");
@@ -407,15 +402,11 @@ params = { num_splits = [\"auto\", 2, 4] }
         let expected = "calls.synchronize";
         assert_eq!(counted.rules.expectations[0].metric.to_string(), expected);
         let again = format!("{}[[expect]]\n{}", calls("a:f"), calls("a:f"));
-        assert_eq!(suite(&again).unwrap().counts.len(), 1);
+        assert_eq!(suite(&again).counts.len(), 1);
     }
 
     fn swept(expect: &str) -> Suite {
-        let source = TomlText {
-            label: "s.toml".to_owned(),
-            text: format!("{SWEEP}{expect}"),
-        };
-        plan::read("s", &source, std::path::Path::new(""), &load).unwrap()
+        parse(&format!("{SWEEP}{expect}")).unwrap()
     }
 
     #[test]

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::document::TomlText;
 use super::*;
 
-fn parse(text: &str) -> Result<Suite, String> {
+pub(super) fn parse(text: &str) -> Result<Suite, String> {
     let source = TomlText {
         label: "s.toml".to_owned(),
         text: text.to_owned(),

@@ -273,82 +273,38 @@ mod tests {
         }
     }
 
+    /// Changes of the base's run and of the head's, and the name of the base's code or why it is not
+    /// known. `elsewhere own` is a revision that changed nothing that is measured.
+    const CODE: &str = "
+        ; => no change of the code is known, so pairs would measure it beside itself
+        dirty; dirty => no change of the code is known, so pairs would measure it beside itself
+        ; elsewhere => no change of the code is known, so pairs would measure it beside itself
+        ; dirty => no change of the code is known, so pairs would measure it beside itself
+        ; tool => no change of the code is known, so pairs would measure it beside itself
+        ; tool own => revision aaaaaaaaaaaa
+        ; edited => revision aaaaaaaaaaaa
+        ; outside => /lib/a.py of worker jax changed, which no revision has
+        ; edited variable => SCALE of worker jax was not set, is `2`, which no revision changes back
+        ; command => the command of worker jax was ``, is `--slow`, which no revision changes back
+        dirty; edited => a.py of worker jax changed, and the baseline is of no clean revision
+        no-git; tool own => the regatta executable changed, and the baseline is of no clean revision
+        ; torch => the packages of torch@old
+        ; dirty jax => revision aaaaaaaaaaaa and the packages of jax
+        ; torch jax => the packages of torch@old, jax changed, and one lock is made
+        no-packages; => the baseline does not list the packages of jax
+        no-identity; => the baseline does not tell which files it is of
+        ; elsewhere own => the same program";
+
     #[test]
     fn a_baselines_code_is_here_at_a_revision_or_in_a_lock() {
-        let unknown = "no change of the code is known, so pairs would measure it beside itself";
-        let revision = "revision aaaaaaaaaaaa";
-        let not_clean = "changed, and the baseline is of no clean revision";
-        let none_has = "changed, which no revision has";
-        let none_changes = "which no revision changes back";
-        for (base, head, wanted) in [
-            ("", "", unknown),
-            ("dirty", "dirty", unknown),
-            ("", "elsewhere", unknown),
-            ("", "dirty", unknown),
-            ("", "tool", unknown),
-            ("", "tool own", revision),
-            ("", "edited", revision),
-            (
-                "",
-                "outside",
-                &format!("/lib/a.py of worker jax {none_has}"),
-            ),
-            (
-                "",
-                "edited variable",
-                &format!("SCALE of worker jax was not set, is `2`, {none_changes}"),
-            ),
-            (
-                "",
-                "command",
-                &format!("the command of worker jax was ``, is `--slow`, {none_changes}"),
-            ),
-            (
-                "dirty",
-                "edited",
-                &format!("a.py of worker jax {not_clean}"),
-            ),
-            (
-                "no-git",
-                "tool own",
-                &format!("the regatta executable {not_clean}"),
-            ),
-            ("", "torch", "the packages of torch@old"),
-            (
-                "",
-                "dirty jax",
-                "revision aaaaaaaaaaaa and the packages of jax",
-            ),
-            (
-                "",
-                "torch jax",
-                "the packages of torch@old, jax changed, and one lock is made",
-            ),
-            (
-                "no-packages",
-                "",
-                "the baseline does not list the packages of jax",
-            ),
-            (
-                "no-identity",
-                "",
-                "the baseline does not tell which files it is of",
-            ),
-            // A revision that changed nothing that is measured.
-            ("", "elsewhere own", "the same program"),
-        ] {
+        for line in CODE.trim().lines() {
+            let (changes, wanted) = line.split_once("=> ").unwrap();
             let run = |words: &str| {
-                measured(|header| {
-                    words
-                        .split_whitespace()
-                        .for_each(|word| change(header, word))
-                })
+                let words = words.split_whitespace();
+                measured(|header| words.for_each(|word| change(header, word)))
             };
-            assert_eq!(
-                name_or_reason(&run(base), &run(head)),
-                wanted,
-                "{base}; {head}"
-            );
+            let (base, head) = changes.split_once(';').unwrap();
+            assert_eq!(name_or_reason(&run(base), &run(head)), wanted, "{changes}");
         }
     }
 

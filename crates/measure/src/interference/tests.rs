@@ -165,16 +165,22 @@ impl Watch for Fake {
     }
 }
 
-/// The load reported for the time between the last two of these looks, in milliseconds, and the
-/// rests that were taken for it.
-fn between(times: &[f64], others: fn(f64) -> f64) -> (MachineLoad, Vec<Duration>) {
+/// A machine that is looked at at these times, in ms, and how long it rests.
+fn watched(times: &[f64], others: fn(f64) -> f64) -> (LoadLog, Rc<RefCell<Vec<Duration>>>) {
     let rests = Rc::default();
-    let mut load = LoadLog::new(Some(Box::new(Fake {
+    let fake = Fake {
         now: 0.0,
         times: times.iter().copied().collect(),
         others,
         rests: Rc::clone(&rests),
-    })));
+    };
+    (LoadLog::new(Some(Box::new(fake))), rests)
+}
+
+/// The load reported for the time between the last two of these looks, in milliseconds, and the
+/// rests that were taken for it.
+fn between(times: &[f64], others: fn(f64) -> f64) -> (MachineLoad, Vec<Duration>) {
+    let (mut load, rests) = watched(times, others);
     let mut began = None;
     for _ in 1..times.len() {
         began = load.look();
@@ -216,12 +222,7 @@ fn the_first_case_is_looked_at_with_the_time_after_it() {
 #[test]
 fn a_first_call_is_disturbed_by_what_ran_beside_it() {
     let disturbed = |times: &[f64], kind: &str| {
-        let mut load = LoadLog::new(Some(Box::new(Fake {
-            now: 0.0,
-            times: times.iter().copied().collect(),
-            others: |at| if at >= 1000.0 { 1.5 } else { 0.0 },
-            rests: Rc::default(),
-        })));
+        let (mut load, _) = watched(times, |at| if at >= 1000.0 { 1.5 } else { 0.0 });
         let began = load.look();
         load.disturbed_since(began.as_ref(), &hello(kind, "abacus", &[]).device)
     };
@@ -236,12 +237,7 @@ fn a_first_call_is_disturbed_by_what_ran_beside_it() {
 #[test]
 fn others_delay_calls_where_no_core_is_free_by_no_more_than_they_have() {
     let delay = |others: fn(f64) -> f64, times: &[f64]| {
-        let mut load = LoadLog::new(Some(Box::new(Fake {
-            now: 0.0,
-            times: times.iter().copied().collect(),
-            others,
-            rests: Rc::default(),
-        })));
+        let (mut load, _) = watched(times, others);
         let began = load.look();
         load.delay_since(began.as_ref(), &hello("cpu", "abacus", &[]).device)
     };

@@ -47,17 +47,13 @@ impl Roots {
 mod tests {
     use std::time::{Duration, SystemTime};
 
-    use super::super::tests::{CHECKOUTS, both_roots};
+    use super::super::tests::{both_roots, with_checkouts};
     use super::*;
-    use crate::files::testing::files;
 
     #[test]
     fn a_library_that_is_older_than_its_edited_source_is_outdated() {
-        let text = "\u{7f}ELF";
         let libraries = ["head/build/lib.so", "head/vendored.so", "head/libk.so"];
-        let libraries_of = libraries.into_iter().map(|name| (name, text));
-        let all: Vec<(&str, &str)> = CHECKOUTS.into_iter().chain(libraries_of).collect();
-        let (_folder, at) = files(&all);
+        let (_folder, at) = with_checkouts(&libraries.map(|name| (name, "\u{7f}ELF")));
         let git = |words: &[&str]| {
             let words = [&["-c", "user.name=a", "-c", "user.email=a"], words].concat();
             git::ask(&at("head"), &words).unwrap();

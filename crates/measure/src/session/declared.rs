@@ -232,24 +232,31 @@ mod tests {
     use super::*;
     use regatta_worker::operator::ElementType;
 
-    fn operands() -> Operands {
+    fn operands(shape: &[u64], dtype: ElementType, limit: f64) -> Operands {
         Operands {
             outputs: vec![OutputTensor {
                 name: "y".to_owned(),
-                shape: vec![2, 3],
-                dtype: ElementType::F32,
-                limit: 5e-6,
+                shape: shape.to_vec(),
+                dtype,
+                limit,
                 in_place: None,
             }],
             ..Operands::default()
         }
     }
 
-    fn write(values: [f32; 6]) -> TempDir {
+    fn floats() -> Operands {
+        operands(&[2, 3], ElementType::F32, 5e-6)
+    }
+
+    fn with_file(name: &str, bytes: &[u8]) -> TempDir {
         let folder = tempfile::tempdir().unwrap();
-        let bytes: Vec<u8> = values.iter().flat_map(|one| one.to_le_bytes()).collect();
-        std::fs::write(folder.path().join("y.f32"), bytes).unwrap();
+        std::fs::write(folder.path().join(name), bytes).unwrap();
         folder
+    }
+
+    fn write(values: [f32; 6]) -> TempDir {
+        with_file("y.f32", &values.map(f32::to_le_bytes).concat())
     }
 
     #[test]
@@ -270,7 +277,7 @@ mod tests {
         let compare = |head: [f32; 6]| {
             let head = write(head);
             let sides = (base.path(), head.path());
-            compare_sides("o", &operands(), sides, false).map_err(|rejected| rejected.reason)
+            compare_sides("o", &floats(), sides, false).map_err(|rejected| rejected.reason)
         };
         assert_eq!(compare([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap()["y"], 0.0);
         let reason = compare([1.0, 2.0, 3.0, 4.0, 5.0, 6.1]).unwrap_err();
@@ -282,7 +289,7 @@ mod tests {
         assert!(reason.starts_with("wrong result: y: the result has elements that are not finite"));
         let broken = write([1.0, 2.0, 3.0, 4.0, 5.0, f32::NAN]);
         for head in [broken.path(), base.path()] {
-            let rejected = compare_sides("o", &operands(), (broken.path(), head), false);
+            let rejected = compare_sides("o", &floats(), (broken.path(), head), false);
             let rejected = rejected.unwrap_err();
             assert_eq!(rejected.fault, Fault::Unchecked);
             assert!(
@@ -296,33 +303,18 @@ mod tests {
     /// Two whole numbers that are the same as float32, and the same as float64.
     #[test]
     fn whole_numbers_are_compared_exactly() {
-        let index = OutputTensor {
-            name: "index".to_owned(),
-            shape: vec![2],
-            dtype: ElementType::I64,
-            limit: 0.0,
-            in_place: None,
-        };
-        let operands = Operands {
-            outputs: vec![index],
-            ..Operands::default()
-        };
-        let write = |values: [i64; 2]| {
-            let folder = tempfile::tempdir().unwrap();
-            let bytes: Vec<u8> = values.iter().flat_map(|one| one.to_le_bytes()).collect();
-            std::fs::write(folder.path().join("index.i64"), bytes).unwrap();
-            folder
-        };
+        let operands = operands(&[2], ElementType::I64, 0.0);
+        let write = |values: [i64; 2]| with_file("y.i64", &values.map(i64::to_le_bytes).concat());
         let base = write([1 << 60, -3]);
         let compare = |head: [i64; 2]| {
             let head = write(head);
             let sides = (base.path(), head.path());
             compare_sides("o", &operands, sides, false).map_err(|rejected| rejected.reason)
         };
-        assert_eq!(compare([1 << 60, -3]).unwrap()["index"], 0.0);
+        assert_eq!(compare([1 << 60, -3]).unwrap()["y"], 0.0);
         for head in [[(1 << 60) + 1, -3], [1 << 60, 3]] {
             let reason = compare(head).unwrap_err();
-            assert!(reason.starts_with("wrong result: index: relative L2 error"));
+            assert!(reason.starts_with("wrong result: y: relative L2 error"));
             let expected = ", and i64 is compared exactly;";
             assert!(reason.contains(expected), "{reason}");
         }
@@ -330,10 +322,9 @@ mod tests {
 
     #[test]
     fn results_of_another_size_are_no_use() {
-        let (base, head) = (write([0.0; 6]), tempfile::tempdir().unwrap());
-        std::fs::write(head.path().join("y.f32"), [0; 8]).unwrap();
+        let (base, head) = (write([0.0; 6]), with_file("y.f32", &[0; 8]));
         let sides = (base.path(), head.path());
-        let rejected = compare_sides("o", &operands(), sides, false).unwrap_err();
+        let rejected = compare_sides("o", &floats(), sides, false).unwrap_err();
         let expected = "has 8 bytes, not 24";
         assert!(rejected.reason.contains(expected), "{rejected}");
         assert_eq!(rejected.fault, Fault::Other);

@@ -34,6 +34,13 @@ seq = 4096
 head_dim = 64
 "#;
 
+fn suite() -> Suite {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.toml");
+    std::fs::write(&path, SUITE).unwrap();
+    suite::load(path.to_str().unwrap()).unwrap()
+}
+
 /// A worker's reactions to requests of a kind; without an entry its answer is right.
 type Answers = BTreeMap<&'static str, Reaction>;
 
@@ -58,18 +65,7 @@ struct Scripted {
     answers: Answers,
     log: Log,
     seed: u64,
-    /// The time of a repeated call.
-    call: Duration,
-    /// Requests for calls that take 5 ms more yet, where those without calls take 1 ms more, and changes
-    /// 0.3 ms.
-    delayed: Option<u32>,
-    /// Threads that compute, and wait for cores, beside a request for one call.
-    busy: usize,
-    /// Requests for calls, one right after the other, that are slow yet, where a request without calls
-    /// lets threads sleep.
-    slow: Option<u32>,
-    /// The reply to calls that were repeated.
-    repeated: ReplyBody,
+    bound: Bound,
 }
 
 fn hello() -> Hello {
@@ -131,20 +127,21 @@ impl Conversation for Scripted {
             RequestBody::Measure(_) => measured(4, Some((self.seed + 1, 1e-7))),
             RequestBody::Release => ReplyBody::Released { files: Vec::new() },
             RequestBody::Repeat(Repeat { calls, step, .. }) => {
+                let bound = &mut self.bound;
                 let call = match step {
-                    RepeatStep::Call => self.call,
-                    RepeatStep::ChangeAndCall => CHANGE + self.call,
+                    RepeatStep::Call => bound.call,
+                    RepeatStep::ChangeAndCall => CHANGE + bound.call,
                     RepeatStep::Change => CHANGE,
-                    RepeatStep::Check => return Ok(self.repeated.clone()),
+                    RepeatStep::Check => return Ok(repeated(errors(bound.error))),
                 };
-                let busy = if calls == 0 { self.busy } else { 0 };
+                let busy = if calls == 0 { bound.busy } else { 0 };
                 let has_calls = calls > 0 && step != RepeatStep::Change;
                 let mut slowness = 1;
-                if let Some(left) = &mut self.slow {
+                if let Some(left) = &mut bound.slow {
                     slowness = if has_calls && *left > 0 { 3 } else { 1 };
                     *left = if has_calls { left.saturating_sub(1) } else { 2 };
                 }
-                let delay = match &mut self.delayed {
+                let delay = match &mut bound.delayed {
                     Some(_) if !has_calls => {
                         Duration::from_millis(1) + calls * Duration::from_micros(300)
                     }
@@ -162,9 +159,7 @@ impl Conversation for Scripted {
                     }
                     std::thread::sleep(time);
                 });
-                ReplyBody::Repeated {
-                    errors: BTreeMap::new(),
-                }
+                repeated(BTreeMap::new())
             }
             _ => ReplyBody::Census(Census::default()),
         })
@@ -175,18 +170,15 @@ impl Conversation for Scripted {
     }
 
     fn process(&self) -> Option<u32> {
-        (self.busy > 0).then(std::process::id)
+        (self.bound.busy > 0).then(std::process::id)
     }
 }
 
 /// The time that inputs take to change.
 const CHANGE: Duration = Duration::from_micros(50);
 
-/// The errors of calls that were repeated.
-fn repeated(relative_l2: f64) -> ReplyBody {
-    ReplyBody::Repeated {
-        errors: errors(relative_l2),
-    }
+fn repeated(errors: BTreeMap<String, TensorError>) -> ReplyBody {
+    ReplyBody::Repeated { errors }
 }
 
 /// Samples that are bound by the harness's clock.
@@ -195,13 +187,18 @@ struct Bound {
     /// The time of a call by the samples, and by the harness's clock.
     claim: Duration,
     call: Duration,
+    /// The error of calls that were repeated.
     error: f64,
     invocation: u32,
     /// The time of a call in an invocation before it.
     before: Option<Duration>,
+    /// Requests for calls that take 5 ms more yet, where those without calls take 1 ms more, and changes
+    /// 0.3 ms.
     delayed: Option<u32>,
+    /// Threads that compute, and wait for cores, beside a request for one call.
     busy: usize,
-    /// Requests for calls on several threads that are slow.
+    /// Requests for calls on several threads, one right after the other, that are slow yet, where a
+    /// request without calls lets threads sleep.
     slow: Option<u32>,
     /// True where other programs disturbed the samples.
     disturbed: bool,
@@ -232,16 +229,9 @@ fn bound_by(bound: Bound) -> (Result<(), Outcome>, usize) {
         answers: Answers::new(),
         log: log.clone(),
         seed: 0,
-        call: bound.call,
-        delayed: bound.delayed,
-        busy: bound.busy,
-        slow: bound.slow,
-        repeated: repeated(bound.error),
+        bound,
     };
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("s.toml");
-    std::fs::write(&path, SUITE).unwrap();
-    let suite = suite::load(path.to_str().unwrap()).unwrap();
+    let suite = suite();
     let mut launcher = Starts {
         answers: Answers::new(),
         log: log.clone(),
@@ -251,12 +241,7 @@ fn bound_by(bound: Bound) -> (Result<(), Outcome>, usize) {
     state.cores.clear();
     let case = &suite.cases[0];
     if let Some(before) = bound.before {
-        let shortest = call_time::CallTime {
-            wall_ns: before.as_nanos() as f64,
-            busiest_ns: before.as_nanos() as f64,
-            on_others_ns: 0.0,
-            no_waits_ns: before.as_nanos() as f64,
-        };
+        let shortest = call_time::CallTime::MAX.at_most(before.as_nanos() as f64, 1.0);
         state.shortest.insert(case.id(), shortest);
     }
     let mut session = Session {
@@ -314,20 +299,17 @@ fn samples_that_are_shorter_than_calls_by_the_harness_s_clock_are_refused() {
         error: 1e-3,
         ..BOUND
     });
-    let Err(Outcome::Failed { reason, .. }) = refused else {
-        panic!("{refused:?}");
-    };
+    let refused = refused.unwrap_err();
     let words = "wrong result in a call that the harness timed";
-    assert!(reason.starts_with(words), "{reason}");
+    assert!(refused.reason().unwrap().starts_with(words), "{refused:?}");
     let (refused, requests) = bound_by(Bound {
         call: long,
         invocation: 5,
         ..BOUND
     });
-    let Err(Outcome::Failed { reason, .. }) = refused else {
-        panic!("{refused:?}");
-    };
-    assert!(reason.contains("they say 4.00 ms a call"), "{reason}");
+    let refused = refused.unwrap_err();
+    let words = "they say 4.00 ms a call";
+    assert!(refused.reason().unwrap().contains(words), "{refused:?}");
     assert!(requests >= 3 * 24, "the shortest of many: {requests}");
 }
 
@@ -403,20 +385,14 @@ struct Starts {
 
 impl Launcher for Starts {
     fn start(&mut self, _: &str) -> Result<Box<dyn Conversation>, WorkerError> {
-        self.log
-            .lock()
-            .unwrap()
-            .push(("start".to_owned(), Duration::ZERO));
+        let start = ("start".to_owned(), Duration::ZERO);
+        self.log.lock().unwrap().push(start);
         Ok(Box::new(Scripted {
             hello: hello(),
             answers: std::mem::take(&mut self.answers),
             log: self.log.clone(),
             seed: 0,
-            call: Duration::ZERO,
-            delayed: None,
-            busy: 0,
-            slow: None,
-            repeated: repeated(1e-7),
+            bound: BOUND,
         }))
     }
 }
@@ -439,10 +415,7 @@ fn kept(answers: Answers) -> (Vec<Entry>, Log) {
 
 /// The same on a machine that is watched.
 fn kept_on(answers: Answers, watch: Option<Box<dyn Watch>>) -> (Vec<Entry>, Log) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("s.toml");
-    std::fs::write(&path, SUITE).unwrap();
-    let mut suite = suite::load(path.to_str().unwrap()).unwrap();
+    let mut suite = suite();
     (suite.settings.seed, suite.settings.min_samples) = (5, 2);
     let log = Log::default();
     let mut starts = Starts {
@@ -498,9 +471,7 @@ fn the_results_of_one_set_and_of_several_are_kept_as_they_were_checked() {
     let one = only("measure", reply(measured(4, None)));
     for (answers, sets) in [(Answers::new(), 3), (one, 1)] {
         let (outcomes, asked, limits) = ran(answers);
-        let Outcome::Measured(measurement) = &outcomes[0] else {
-            panic!("{outcomes:?}");
-        };
+        let measurement = outcomes[0].measured().unwrap();
         assert_eq!(measurement.samples.input_sets, sets);
         assert_eq!(measurement.errors["out"], 1e-7);
         let after = measurement.errors_after.get("out");
@@ -629,11 +600,14 @@ fn what_other_programs_disturb_says_so_and_is_not_taken_again() {
         };
         let (entries, log) = kept_on(Answers::new(), Some(Box::new(watch)));
         assert_eq!(asked(&log), asked(&clean.1));
-        let outcomes = entries.iter().map(|entry| match &entry.outcome {
-            Outcome::Measured(one) => (one.first_call_disturbed, !one.disturbed.is_empty()),
-            other => panic!("{other:?}"),
+        let disturbed = entries.iter().map(|entry| {
+            let measurement = entry.outcome.measured().unwrap();
+            (
+                measurement.first_call_disturbed,
+                !measurement.disturbed.is_empty(),
+            )
         });
-        assert_eq!(outcomes.collect::<Vec<_>>(), wanted, "second {loaded}");
+        assert_eq!(disturbed.collect::<Vec<_>>(), wanted, "second {loaded}");
     }
 }
 
@@ -641,20 +615,17 @@ fn what_other_programs_disturb_says_so_and_is_not_taken_again() {
 /// is logged with its side.
 struct InTurns {
     hello: Hello,
-    side: &'static str,
-    each: Vec<f64>,
+    pair: Pair,
     taken: usize,
     every: usize,
     samples: usize,
     ends: bool,
-    log: Arc<Mutex<Vec<String>>>,
-    unavailable: bool,
-    tunes: bool,
 }
 
 impl InTurns {
     fn turn(&mut self) -> ReplyBody {
-        let time = |at: usize| Nanoseconds(self.each[at % self.each.len()]);
+        let each = &self.pair.each;
+        let time = |at: usize| Nanoseconds(each[at % each.len()]);
         let next = self.taken + self.every;
         let device_ns: Vec<Nanoseconds> = (self.taken..next).map(time).collect();
         self.taken = next;
@@ -673,18 +644,17 @@ impl Conversation for InTurns {
     fn ask(&mut self, body: RequestBody, _: Duration) -> Result<ReplyBody, WorkerError> {
         let last = matches!(body, RequestBody::Resume { last: true });
         let mark = if last { " last" } else { "" };
-        let line = format!("{} {}{mark}", self.side, body.name());
-        self.log.lock().unwrap().push(line);
+        let line = format!("{} {}{mark}", self.pair.side, body.name());
+        self.pair.log.lock().unwrap().push(line);
         Ok(match body {
-            RequestBody::Prepare(_) if self.unavailable => ReplyBody::Unavailable {
+            RequestBody::Prepare(_) if self.pair.crowded > 0 => ReplyBody::Unavailable {
                 reason: "out of memory".to_owned(),
             },
             RequestBody::Prepare(_) => {
                 let mut reply = prepared(1e-7);
                 if let ReplyBody::Prepared(prepared) = &mut reply {
-                    prepared
-                        .tuned
-                        .extend(self.tunes.then(|| "block".to_owned()));
+                    let tuned = self.pair.tunes.then(|| "block".to_owned());
+                    prepared.tuned.extend(tuned);
                 }
                 reply
             }
@@ -711,6 +681,7 @@ impl Conversation for InTurns {
 }
 
 /// Starts such workers; so many of them that start beside others have no memory.
+#[derive(Clone)]
 struct Pair {
     side: &'static str,
     each: Vec<f64>,
@@ -721,19 +692,15 @@ struct Pair {
 
 impl Launcher for Pair {
     fn start(&mut self, _: &str) -> Result<Box<dyn Conversation>, WorkerError> {
-        let crowded = self.crowded > 0;
+        let pair = self.clone();
         self.crowded = self.crowded.saturating_sub(1);
         Ok(Box::new(InTurns {
             hello: hello(),
-            side: self.side,
-            each: self.each.clone(),
+            pair,
             taken: 0,
             every: 0,
             samples: 0,
             ends: false,
-            log: self.log.clone(),
-            unavailable: crowded,
-            tunes: self.tunes,
         }))
     }
 }
@@ -754,10 +721,7 @@ fn ran_abreast(
     crowded: u32,
     (invocations, tunes): (u32, bool),
 ) -> (Vec<String>, [Vec<Entry>; 2]) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("s.toml");
-    std::fs::write(&path, SUITE).unwrap();
-    let mut suite = suite::load(path.to_str().unwrap()).unwrap();
+    let mut suite = suite();
     suite.cases.truncate(1);
     (suite.settings.min_samples, suite.settings.samples) = (min_samples, samples);
     let log = Arc::new(Mutex::new(Vec::new()));
@@ -810,46 +774,28 @@ fn ran_abreast(
 }
 
 fn only_measured(entries: &[Entry]) -> &Measurement {
-    match entries {
-        [
-            Entry {
-                outcome: Outcome::Measured(measurement),
-                ..
-            },
-        ] => measurement,
-        other => panic!("{other:?}"),
-    }
+    let [entry] = entries else {
+        panic!("{entries:?}");
+    };
+    entry.outcome.measured().unwrap()
 }
 
 #[test]
 fn a_pair_swaps_places_each_turn_until_its_own_error_is_small() {
     let (log, [base, head]) = ran_in_turns([vec![1e6], vec![1.1e6]], (2, 8), 0);
-    let turns: Vec<&String> = log
-        .iter()
-        .filter(|line| !line.contains("prepare"))
-        .collect();
+    let mut turns = log.clone();
+    turns.retain(|line| !line.contains("prepare"));
     assert_eq!(
-        turns[..8],
-        [
-            "base measure",
-            "head measure",
-            "head resume",
-            "base resume",
-            "base resume",
-            "head resume",
-            "head resume last",
-            "base resume last"
-        ]
+        turns[..8].join(", "),
+        "base measure, head measure, head resume, base resume, base resume, head resume, \
+         head resume last, base resume last"
     );
     let (base, head) = (only_measured(&base), only_measured(&head));
     assert_eq!(base.samples.device_ns.len(), 8);
     assert_eq!(head.samples.device_ns.len(), 8);
     assert!(base.ratios.is_empty());
-    assert!(
-        (head.ratios[&Metric::Device] - 1.1).abs() < 1e-9,
-        "{:?}",
-        head.ratios
-    );
+    let ratio = head.ratios[&Metric::Device];
+    assert!((ratio - 1.1).abs() < 1e-9, "{ratio}");
 }
 
 #[test]
@@ -868,24 +814,14 @@ fn samples_of_one_side_end_once_their_error_is_small() {
 
 #[test]
 fn noise_within_a_pair_takes_more_samples_and_what_both_share_none() {
-    let mut noisy = 0..;
-    let noise: Vec<f64> = noisy
-        .by_ref()
-        .take(24)
-        .map(|at| 1e6 * (1.0 + 0.1 * f64::from(at * 7 % 10)))
-        .collect();
+    let noise = (0..24).map(|at| 1e6 * (1.0 + 0.1 * f64::from(at * 7 % 10)));
+    let noise: Vec<f64> = noise.collect();
     let (_, [shared, _]) = ran_in_turns([noise.clone(), noise.clone()], (2, 8), 0);
     assert_eq!(only_measured(&shared).samples.device_ns.len(), 8);
-    let (log, _) = ran_in_turns(
-        [noise.clone(), noise.into_iter().rev().collect()],
-        (2, 8),
-        0,
-    );
-    let turns = log
-        .iter()
-        .filter(|line| line.contains("base resume"))
-        .count();
-    assert!(turns > 4, "{log:?}");
+    let reversed = noise.iter().rev().copied().collect();
+    let (log, _) = ran_in_turns([noise, reversed], (2, 8), 0);
+    let turns = log.iter().filter(|line| line.contains("base resume"));
+    assert!(turns.count() > 4, "{log:?}");
 }
 
 #[test]
@@ -919,11 +855,8 @@ fn pairs_that_are_up_together_prepare_before_any_is_measured() {
     assert_eq!((prepared.len(), measured.len()), (6, 6), "{log:?}");
     assert!(prepared.iter().max() < measured.iter().min(), "{log:?}");
     for (number, (base, head)) in base.iter().zip(&head).enumerate() {
-        assert_eq!(base.invocation, number as u32);
-        assert_eq!(head.invocation, number as u32);
-        let Outcome::Measured(head) = &head.outcome else {
-            panic!("{head:?}");
-        };
+        assert_eq!([base.invocation, head.invocation], [number as u32; 2]);
+        let head = head.outcome.measured().unwrap();
         assert!((head.ratios[&Metric::Device] - 1.1).abs() < 1e-9);
     }
 }

@@ -1,20 +1,11 @@
 //! Declarations of operators; `refused.txt` of suites has those that are refused.
 
-use super::super::plan;
 use super::*;
-use crate::suite::{Suite, load};
+use crate::suite::tests::parse as suite;
 
 const RMSNORM: &str = "[operators.rmsnorm]\naxes = { rows = 64, width = \"required\" }\n\
                        inputs = { x = \"rows, width\", weight = \"width\" }\n\
                        scalars = { eps = 1e-6 }\noutputs = { y = \"rows, width\" }\n";
-
-fn suite(text: &str) -> Result<Suite, String> {
-    let source = TomlText {
-        label: "s.toml".to_owned(),
-        text: text.to_owned(),
-    };
-    plan::read("s", &source, std::path::Path::new(""), &load).map_err(|error| error.to_string())
-}
 
 #[test]
 fn a_declared_operator_makes_cases_with_concrete_shapes() {

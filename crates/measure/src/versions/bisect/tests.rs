@@ -18,14 +18,9 @@ fn judged(case: &str, ratio: f64) -> CaseReading {
         _ if ratio < 0.98 => Word::Improved,
         _ => Word::Same,
     };
-    let metric = json!({
-        "metric": "device", "word": word, "base": 1e3, "head": 1e3 * ratio,
-        "ratio": ratio, "low": ratio / 1.001, "high": ratio * 1.001, "threshold": 0.01,
-        "invocations": [5, 5], "paired": true,
-    });
     CaseReading {
         case: CaseId(case.into()),
-        metric: Some(serde_json::from_value(metric).unwrap()),
+        metric: Some(device_time(ratio, 1.001, word)),
         cpu_time: None,
         cause: None,
         reason: None,
@@ -111,7 +106,7 @@ fn an_end_that_does_not_install_is_named() {
 }
 
 /// A reading with an interval of so many times either way, and its word.
-fn disturbed(ratio: f64, width: f64, word: Word) -> MetricRow {
+fn device_time(ratio: f64, width: f64, word: Word) -> MetricRow {
     let row = json!({
         "metric": "device", "word": word, "base": 1e3, "head": 1e3 * ratio,
         "ratio": ratio, "low": ratio / width, "high": ratio * width, "threshold": 0.01,
@@ -127,7 +122,7 @@ fn beside_load(cpu: impl Fn(f64) -> MetricRow) -> Searched {
     let mut compare = |low: usize, high: usize| -> Result<Tried, ()> {
         let ratio = times[high] / times[low];
         let case = CaseReading {
-            metric: Some(disturbed(5.0 * ratio, 8.0, Word::Inconclusive)),
+            metric: Some(device_time(5.0 * ratio, 8.0, Word::Inconclusive)),
             cpu_time: Some(Box::new(cpu(ratio))),
             ..judged("case", ratio)
         };
