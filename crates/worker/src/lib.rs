@@ -16,13 +16,14 @@
 //! - [`on_processor`]: code on this machine's processor, as a worker; [`sets`] for a worker of another
 //!   kind.
 //!
-//! [`units`] prints times, ratios and sizes in one style.
+//! [`units`] prints times, ratios and sizes in one style; [`joined`] prints items in a row.
 //!
 //! `regatta worker check -- COMMAND` holds a worker to the protocol.
 
 pub mod attention;
 pub mod case;
 pub mod inputs;
+pub mod joined;
 pub mod machine;
 pub mod matrix;
 pub mod on_processor;

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 pub use super::machine::DeviceState;
 use super::machine::{Activity, CountedCall, INSTRUCTIONS, RecordedCall, Structure};
 use crate::case::{Dtype, ParamValue, Params};
+use crate::joined::Joined;
 use crate::operator::{Direction, ElementType, Layers, NATIVE, Operands, Problem};
 use crate::units::{Bytes, Nanoseconds, Rate, is_one, is_zero, one};
 use crate::words;
@@ -521,8 +522,7 @@ impl VariantInfo {
             return Err(reason);
         }
         if !self.dtypes.contains(&problem.dtype()) {
-            let known: Vec<&str> = self.dtypes.iter().map(|dtype| dtype.name()).collect();
-            let known = known.join(" and ");
+            let known = self.dtypes.iter().joined(" and ");
             return Err(format!("{variant} takes {known}, not {}", problem.dtype()));
         }
         if let Some(problem) = problem.native()
@@ -599,11 +599,9 @@ impl Arguments {
         if why.is_some() {
             return why;
         }
-        let all: Vec<&str> = all().map(String::as_str).collect();
-        let all = if all.is_empty() {
-            "nothing by name".to_owned()
-        } else {
-            all.join(", ")
+        let all = match all().joined(", ") {
+            all if all.is_empty() => "nothing by name".to_owned(),
+            all => all,
         };
         // A function that takes none of the outputs' gradients is differentiated.
         let gradients = operands.gradients.as_ref();

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::case::ParseError;
+use crate::case::{ParseError, refuse};
 
 /// The place of the diagonal of a causal or windowed mask when `seq_q != seq_k`.
 ///
@@ -124,10 +124,10 @@ impl Mask {
         let mask: Mask = name.parse()?;
         let says_align = name.ends_with("-tl") || name.ends_with("-br");
         if !square && !mask.is_full() && !says_align {
-            return Err(ParseError::new(format!(
+            refuse!(
                 "mask `{name}` is ambiguous when seq_q != seq_k; \
                  write `{name}-tl` (PyTorch's is_causal) or `{name}-br` (FlashAttention's causal)"
-            )));
+            );
         }
         Ok(mask.canonical(square))
     }

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::axes::{AXES, Axis, Form, SEQ, SEQ_AXES, Unset, axis, settable};
 use super::{Layout, Mask, Projection, Varlen, results};
-use crate::case::{Dtype, MAX_AXIS, ParseError};
+use crate::case::{Dtype, MAX_AXIS, ParseError, refuse};
+use crate::joined::Joined;
 use crate::operator::Direction;
 
 /// One attention computation: `softmax(mask(q kᵀ / √head_dim)) v`, or its gradient.
@@ -186,9 +187,7 @@ impl Attention {
     pub fn at(point: &Point<'_>) -> Result<Attention, ParseError> {
         let given = |name: &str| point.contains_key(name);
         if given(SEQ) && SEQ_AXES.iter().any(|axis| given(axis)) {
-            return Err(ParseError::new(
-                "`seq` sets both `seq_q` and `seq_k`; give either it or those two",
-            ));
+            refuse!("`seq` sets both `seq_q` and `seq_k`; give either it or those two");
         }
         let lengths = lengths(point);
         let fixed = |name: &str| name == SEQ || axis(name).is_some_and(|axis| axis.is_of_lengths());
@@ -196,9 +195,7 @@ impl Attention {
             && let Some(axis) = settable().find(|name| fixed(name) && given(name))
         {
             let lengths = lengths.name;
-            return Err(ParseError::new(format!(
-                "`{lengths}` fixes `{axis}`; leave `{axis}` out"
-            )));
+            refuse!("`{lengths}` fixes `{axis}`; leave `{axis}` out");
         }
         let mut problem = Attention::new(0, 0);
         for axis in AXES {
@@ -211,22 +208,17 @@ impl Attention {
             match (text, axis.unset) {
                 _ if axis.is_of_lengths() && lengths.is_some() => {}
                 (Some(_), Unset::With(of)) if !given(of) => {
-                    return Err(ParseError::new(format!(
+                    refuse!(
                         "`{axis}` belongs to a projection; add `projection = \"all-gather\"` or \
                          `\"reduce-scatter\"`, or leave `{axis}` out",
                         axis = axis.name
-                    )));
+                    );
                 }
                 (None, Unset::With(of)) if given(of) => {
-                    return Err(ParseError::new(format!(
-                        "a projection needs `{}`; give it in the sweep",
-                        axis.name
-                    )));
+                    refuse!("a projection needs `{}`; give it in the sweep", axis.name);
                 }
                 (None, Unset::Refused(name)) => {
-                    return Err(ParseError::new(format!(
-                        "`{name}` has no default; give it in the sweep"
-                    )));
+                    refuse!("`{name}` has no default; give it in the sweep");
                 }
                 (Some(text), _) => axis.set(&mut problem, &text)?,
                 (None, _) => {}
@@ -249,17 +241,15 @@ impl Attention {
                     .parse()
                     .is_ok_and(|n: u32| !(1..=MAX_AXIS).contains(&n))
             {
-                return Err(ParseError::new(format!(
-                    "{} is {text}; it must be from 1 to {MAX_AXIS}",
-                    axis.name
-                )));
+                refuse!("{} is {text}; it must be from 1 to {MAX_AXIS}", axis.name);
             }
         }
         if !self.heads.is_multiple_of(self.kv_heads) {
-            return Err(ParseError::new(format!(
+            refuse!(
                 "kv_heads = {} does not divide heads = {}",
-                self.kv_heads, self.heads
-            )));
+                self.kv_heads,
+                self.heads
+            );
         }
         if let Some(lengths) = &self.varlen {
             let longest = |lengths: &[u32]| lengths.iter().copied().max().unwrap_or(0);
@@ -267,18 +257,15 @@ impl Attention {
                 || longest(&lengths.q) != self.seq_q
                 || longest(&lengths.k) != self.seq_k
             {
-                return Err(ParseError::new(format!(
+                refuse!(
                     "varlen {lengths} fixes batch = {}, seq_q = {} and seq_k = {}; leave those out",
                     lengths.q.len(),
                     longest(&lengths.q),
                     longest(&lengths.k)
-                )));
+                );
             }
             if self.layout != Layout::Bshd {
-                return Err(ParseError::new(
-                    "a varlen batch is packed [total, heads, head_dim]: layout must be `bshd`"
-                        .to_owned(),
-                ));
+                refuse!("a varlen batch is packed [total, heads, head_dim]: layout must be `bshd`");
             }
         }
         self.mask = self.mask.canonical(self.is_square());
@@ -296,11 +283,8 @@ impl fmt::Display for Attention {
     /// where it differs from its default (`b1`, `h1`, `kv` = `h`, `sk` = `s`,
     /// `dv` = `d`, `f32`, `full`, `bshd`, `fwd`, no projection).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tokens: Vec<String> = IN_ORDER
-            .iter()
-            .filter_map(|axis| axis.token(self))
-            .collect();
-        f.write_str(&tokens.join(","))
+        let tokens = IN_ORDER.iter().filter_map(|axis| axis.token(self));
+        f.write_str(&tokens.joined(","))
     }
 }
 
@@ -361,10 +345,10 @@ impl FromStr for Attention {
             let token_read = read_token(token)
                 .ok_or_else(|| ParseError::new(format!("`{token}` in `{text}` is not an axis")))?;
             if !about.insert(token_read.about) {
-                return Err(ParseError::new(format!(
+                refuse!(
                     "`{token}` in `{text}` says a second time what {} is",
                     token_read.about
-                )));
+                );
             }
             point.extend(token_read.values);
         }

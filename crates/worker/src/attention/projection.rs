@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Attention;
 use super::axes::{AXES, Unset};
-use crate::case::ParseError;
+use crate::case::{ParseError, refuse};
 use crate::words;
 
 /// The part of one rank in a sequence-parallel projection.
@@ -103,17 +103,18 @@ impl Projection {
                 Unset::As(other) => format!("that of `{other}`"),
                 Unset::Refused(_) | Unset::Absent | Unset::With(_) => "left out".to_owned(),
             };
-            return Err(ParseError::new(format!(
+            refuse!(
                 "a projection (`{}`) has no {} of its own; it must be {fix}",
-                self.kind, axis.name
-            )));
+                self.kind,
+                axis.name
+            );
         }
         let rows = problem.total_q();
         if !rows.is_multiple_of(self.ranks.into()) {
-            return Err(ParseError::new(format!(
+            refuse!(
                 "ranks = {} does not divide the {rows} rows (batch · seq)",
                 self.ranks
-            )));
+            );
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::case::ParseError;
+use crate::case::{ParseError, refuse};
 use crate::operator::Direction;
 use crate::words;
 
@@ -87,9 +87,7 @@ impl FromStr for Varlen {
     fn from_str(text: &str) -> Result<Varlen, ParseError> {
         let list = |part: &str| -> Result<Vec<u32>, ParseError> {
             if part.split('+').nth(MAX_SEQUENCES).is_some() {
-                return Err(ParseError::new(format!(
-                    "a varlen batch has at most {MAX_SEQUENCES} sequences"
-                )));
+                refuse!("a varlen batch has at most {MAX_SEQUENCES} sequences");
             }
             part.split('+')
                 .map(|n| match n.parse::<u32>() {
@@ -106,12 +104,12 @@ impl FromStr for Varlen {
             None => (list(text)?, list(text)?),
         };
         if q.len() != k.len() {
-            return Err(ParseError::new(format!(
+            refuse!(
                 "varlen `{text}` lists {} query lengths and {} key lengths; \
                  each sequence needs both",
                 q.len(),
                 k.len()
-            )));
+            );
         }
         Ok(Varlen { q, k })
     }

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 pub use dtype::Dtype;
 pub use params::{AUTO, NAME_RULE, ParamValue, Params, VariantId, is_name, parameter_name};
 pub use text::ParseError;
+pub(crate) use text::refuse;
 
 use crate::operator::{AXES, DeclaredProblem, Problem};
 use params::plain_name;
@@ -169,9 +170,7 @@ impl FromStr for Case {
                 parameter_name(name)?;
             }
             if !case.params.get(name).is_auto() {
-                return Err(ParseError::new(format!(
-                    "`{name}` is given twice in `{text}`"
-                )));
+                refuse!("`{name}` is given twice in `{text}`");
             }
             case.params.set(name, value.parse()?);
         }
@@ -276,6 +275,7 @@ impl fmt::Display for CaseId {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::joined::Joined;
     use proptest::prelude::*;
 
     use crate::case::ParamValue;
@@ -394,7 +394,7 @@ mod tests {
             ];
             let tokens = optional.into_iter().zip(given).filter(|(_, given)| *given);
             let tokens = tokens.map(|(token, _)| token).chain([seq, format!("d{}", n[7])]);
-            let problem = tokens.collect::<Vec<_>>().join(",");
+            let problem = tokens.joined(",");
             let environment = environment.map_or(String::new(), |name| format!("@{name}"));
             let id = format!("torch/efficient{environment}:{problem}{params}");
             if let Ok(case) = id.parse::<Case>() {

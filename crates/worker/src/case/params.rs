@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::FACETS;
-use super::ParseError;
+use super::{ParseError, refuse};
 use crate::operator::SEQ;
 
 /// The value of a variant's parameter.
@@ -68,9 +68,7 @@ impl FromStr for ParamValue {
 pub fn parameter_name(name: &str) -> Result<(), ParseError> {
     plain_name(name)?;
     if FACETS.contains(&name) || name == SEQ {
-        return Err(ParseError::new(format!(
-            "`{name}` cannot name a parameter: a selector means the case's own `{name}` by it"
-        )));
+        refuse!("`{name}` cannot name a parameter: a selector means the case's own `{name}` by it");
     }
     Ok(())
 }
@@ -80,10 +78,10 @@ pub(super) fn plain_name(name: &str) -> Result<(), ParseError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     let letter = |c: char| c.is_ascii_alphabetic() || c == '_';
     if name.len() > MAX_NAME || !name.starts_with(letter) || !name.chars().all(plain) {
-        return Err(ParseError::new(format!(
+        refuse!(
             "{name:?} cannot name a parameter: a name is at most {MAX_NAME} letters, digits, \
              `-` and `_`, a letter or `_` first"
-        )));
+        );
     }
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! Words of a closed list, and texts that cannot be read.
 
+use crate::joined::Joined;
+
 /// Declares an enum of words, each value once with its name: a list of all values, how one prints,
 /// and how it is read.
 #[macro_export]
@@ -42,6 +44,15 @@ macro_rules! words {
     };
 }
 
+/// Returns a [`ParseError`] with this message.
+macro_rules! refuse {
+    ($($message:tt)+) => {
+        return Err($crate::case::ParseError::new(format!($($message)+)))
+    };
+}
+
+pub(crate) use refuse;
+
 /// A text that is not what it should be; the message says what is wrong and
 /// what may stand there instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,10 +67,7 @@ impl ParseError {
 
     /// `text` is not one of the names a `what` can have.
     pub fn one_of<'a>(what: &str, text: &str, names: impl Iterator<Item = &'a str>) -> ParseError {
-        let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
-        ParseError(format!(
-            "`{text}` is not a {what}; use {}",
-            names.join(", ")
-        ))
+        let names = names.map(|name| format!("`{name}`")).joined(", ");
+        ParseError(format!("`{text}` is not a {what}; use {names}"))
     }
 }

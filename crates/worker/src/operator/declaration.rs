@@ -10,7 +10,7 @@ use super::draw::Draw;
 use super::formula::{Expression, FUNCTIONS, Figures};
 use super::operands::{ElementType, InputTensor, Operands, OutputTensor, Role};
 use super::{DeclaredProblem, Direction};
-use crate::case::{Dtype, ParamValue, ParseError};
+use crate::case::{Dtype, ParamValue, ParseError, refuse};
 use crate::tolerance::limit;
 
 /// A computation as data.
@@ -144,15 +144,13 @@ pub fn axis_name(name: &str) -> Result<(), ParseError> {
     let letter = |c: char| c.is_ascii_alphabetic() || c == '_';
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if name.len() > 64 || !name.starts_with(letter) || !name.chars().all(plain) {
-        return Err(ParseError::new(format!(
+        refuse!(
             "{name:?} cannot name an axis: use at most 64 letters, digits and `_`, a letter or `_` \
              first"
-        )));
+        );
     }
     if TAKEN.contains(&name) || FUNCTIONS.contains(&name) {
-        return Err(ParseError::new(format!(
-            "`{name}` cannot name an axis: it means something else in a suite"
-        )));
+        refuse!("`{name}` cannot name an axis: it means something else in a suite");
     }
     Ok(())
 }

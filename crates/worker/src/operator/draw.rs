@@ -9,8 +9,9 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::formula::Expression;
-use crate::case::{Dtype, ParseError};
+use crate::case::{Dtype, ParseError, refuse};
 use crate::inputs::{self, GOLDEN, mixed};
+use crate::joined::Joined;
 use crate::words;
 
 use super::operands::{ElementType, InputTensor};
@@ -139,7 +140,7 @@ impl FromStr for Draw<Expression> {
                 (a, b) if a == b => format!("{a} argument{}", if a == 1 { "" } else { "s" }),
                 (a, b) => format!("{a} to {b} arguments"),
             };
-            return Err(ParseError::new(format!("`{kind}` takes {takes}")));
+            refuse!("`{kind}` takes {takes}");
         }
         let arguments = arguments.iter().map(|text| Expression::from_text(text));
         Ok(Draw {
@@ -169,8 +170,7 @@ impl<T: fmt::Display> fmt::Display for Draw<T> {
         if self.arguments.is_empty() {
             return Ok(());
         }
-        let arguments: Vec<String> = self.arguments.iter().map(ToString::to_string).collect();
-        write!(f, "({})", arguments.join(", "))
+        write!(f, "({})", self.arguments.iter().joined(", "))
     }
 }
 
@@ -199,7 +199,7 @@ impl Draw<f64> {
         let given = self.arguments.len();
         self.arguments.extend(defaults.iter().skip(given));
         if let Some(wrong) = self.objection(elements) {
-            return Err(ParseError::new(format!("`{self}` {wrong}")));
+            refuse!("`{self}` {wrong}");
         }
         let of_any_type = matches!(self.kind, DrawKind::Constant | DrawKind::Bernoulli);
         if !of_any_type && self.kind.is_whole() != dtype.is_whole() {
@@ -215,28 +215,24 @@ impl Draw<f64> {
                 }
                 _ => "give it dtype = \"i32\"",
             };
-            return Err(ParseError::new(format!(
-                "`{self}` does not draw {dtype}: {fix}"
-            )));
+            refuse!("`{self}` does not draw {dtype}: {fix}");
         }
         if (self.kind == DrawKind::SharedExponent) != (dtype == ElementType::E8m0) {
-            return Err(ParseError::new(format!(
+            refuse!(
                 "`{self}` does not draw {dtype}: `shared-exponent` draws e8m0, and nothing else does: \
                  leave the draw out"
-            )));
+            );
         }
         if dtype == ElementType::Bool && !self.arguments.iter().all(|one| (0.0..=1.0).contains(one))
         {
-            return Err(ParseError::new(format!(
-                "`{self}` does not draw bool, which is 0 and 1 alone"
-            )));
+            refuse!("`{self}` does not draw bool, which is 0 and 1 alone");
         }
         if self.reach() > dtype.largest() {
-            return Err(ParseError::new(format!(
+            refuse!(
                 "`{self}` draws numbers up to {:.3e}, and the largest {dtype} is {:.3e}",
                 self.reach(),
                 dtype.largest()
-            )));
+            );
         }
         Ok(self)
     }

@@ -9,6 +9,7 @@ use super::draw::{Draw, DrawKind};
 use super::operands::{InputTensor, Operands, OutputTensor, Role};
 use super::{DeclaredProblem, Direction, Operator, Output};
 use crate::case::{Dtype, ParamValue};
+use crate::joined::Joined;
 use crate::tolerance::limit;
 
 /// The key of a sweep that asks for gradients. A problem that is forward lacks it.
@@ -68,8 +69,7 @@ impl Operator {
         if by.is_empty() {
             return None;
         }
-        let all: Vec<&str> = self.inputs.keys().map(String::as_str).collect();
-        let listed = all.join(", ");
+        let listed = self.inputs.keys().joined(", ");
         for (place, name) in by.iter().enumerate() {
             let Some(input) = self.inputs.get(name) else {
                 return Some(format!("unknown input `{name}` (inputs: {listed})"));
