@@ -1,11 +1,13 @@
 //! Checks if two sides may be compared, and lists their other differences.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 
 use super::judgement::Mismatch;
 use regatta_core::record::identity::decides_speed;
 use regatta_core::record::{Git, RunHeader, WorkerRecord, short_revision};
 use regatta_core::suite::{Cache, Settings};
+use regatta_worker::joined::Joined;
 
 /// The text in place of a fact that one side lacks.
 const ABSENT: &str = "absent";
@@ -189,12 +191,10 @@ fn shared_workers<'a>(
     workers.filter_map(|(name, worker)| Some((name, worker, find_worker(head, name)?)))
 }
 
-pub(crate) fn list(all: impl Iterator<Item = impl ToString>) -> String {
-    let all: Vec<String> = all.map(|one| one.to_string()).collect();
-    if all.is_empty() {
-        "none".to_owned()
-    } else {
-        all.join(", ")
+pub(crate) fn list(all: impl Iterator<Item = impl Display>) -> String {
+    match all.joined(", ") {
+        text if text.is_empty() => "none".to_owned(),
+        text => text,
     }
 }
 
@@ -221,8 +221,7 @@ mod tests {
     use crate::testing::header;
 
     fn fields(differences: &[Mismatch]) -> String {
-        let fields: Vec<&str> = differences.iter().map(|d| d.field.as_str()).collect();
-        fields.join(" ")
+        differences.iter().map(|one| &one.field).joined(" ")
     }
 
     /// Changes a head, and says what is hard and what is soft of that.

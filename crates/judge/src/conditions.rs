@@ -8,15 +8,13 @@ use regatta_core::machine::{CENSUS, CENSUS_FAILED, DENORMAL_VALUES, INSTRUCTIONS
 use regatta_core::record::disturbance::{describe, worst};
 use regatta_core::record::{CaseRecord, Conditions, Side};
 use regatta_worker::case::{CaseId, Dtype};
+use regatta_worker::joined::Joined;
 use regatta_worker::units::{Bytes, counted};
 
 /// The number of disturbed invocations and of their cases, as text.
 fn disturbed(head: &Side) -> Option<String> {
-    let cases = head
-        .cases
-        .values()
-        .filter(|record| record.disturbed().next().is_some());
-    let cases: Vec<&CaseRecord> = cases.collect();
+    let is_disturbed = |record: &&CaseRecord| record.disturbed().next().is_some();
+    let cases: Vec<&CaseRecord> = head.cases.values().filter(is_disturbed).collect();
     let all = || cases.iter().flat_map(|record| record.disturbed());
     let by = worst(all().flat_map(|one| &one.disturbed));
     let advice = by.first()?.advice();
@@ -35,10 +33,8 @@ const NOTES: [ConditionNote; 7] = [
     (
         |conditions| conditions.unchecked,
         |met| {
-            let mut reasons = met
-                .iter()
-                .filter_map(|conditions| conditions.unchecked_reason.as_deref());
-            let reason = reasons.next().unwrap_or_default();
+            let reason = met.iter().find_map(|one| one.unchecked_reason.as_deref());
+            let reason = reason.unwrap_or_default();
             format!("whose results were not checked: {reason}")
         },
     ),
@@ -54,9 +50,8 @@ const NOTES: [ConditionNote; 7] = [
         |conditions| conditions.throttled,
         |met| {
             let reasons = met.iter().flat_map(|condition| &condition.throttle_reasons);
-            let reasons: BTreeSet<&str> = reasons.map(String::as_str).collect();
-            let reasons: Vec<&str> = reasons.into_iter().collect();
-            let reasons = reasons.join(", ");
+            let reasons: BTreeSet<&String> = reasons.collect();
+            let reasons = reasons.into_iter().joined(", ");
             format!("measured while the device held its clocks back ({reasons})")
         },
     ),
@@ -92,7 +87,7 @@ const NOTES: [ConditionNote; 7] = [
         |met| {
             let mut reasons = met
                 .iter()
-                .filter_map(|conditions| conditions.fewer_input_sets_reason.as_deref());
+                .filter_map(|one| one.fewer_input_sets_reason.as_deref());
             let reason = reasons.next().unwrap_or_default();
             format!("had fewer sets of inputs than asked for: {reason}")
         },
@@ -159,10 +154,9 @@ fn count(record: &CaseRecord, name: &str) -> Option<f64> {
 /// Calls on a processor that take longer than their code needs, and what to set.
 fn on_processor(head: &Side) -> impl Iterator<Item = String> {
     PROCESSOR_NOTES.iter().filter_map(|(figure, note)| {
-        let cases = head.cases.iter();
-        let figures =
-            cases.filter_map(|(id, record)| Some((id, record, figure(head, id, record)?)));
-        let figures: Vec<(&CaseId, &CaseRecord, f64)> = figures.collect();
+        let read = |(id, record)| Some((id, record, figure(head, id, record)?));
+        let figures: Vec<(&CaseId, &CaseRecord, f64)> =
+            head.cases.iter().filter_map(read).collect();
         let (id, record, largest) = figures.iter().max_by(|a, b| a.2.total_cmp(&b.2))?;
         Some(note(&counted(figures.len(), "case"), id, record, *largest))
     })
@@ -254,15 +248,10 @@ pub fn checked_less(base: &Side, head: &Side) -> Option<String> {
 /// of a call on the device could not be counted; nothing is then known of them.
 fn not_counted(head: &Side) -> Vec<String> {
     let reasons = |name: &str, is: fn(&str) -> bool| -> Vec<&str> {
-        let structures = head
-            .cases
-            .values()
-            .filter_map(|one| one.structure.as_deref());
-        let reasons = structures.filter_map(|one| one.uncounted.get(name));
-        reasons
-            .map(String::as_str)
-            .filter(|reason| is(reason))
-            .collect()
+        let records = head.cases.values();
+        let reasons = records.filter_map(|one| one.structure.as_ref()?.uncounted.get(name));
+        let reasons = reasons.map(String::as_str);
+        reasons.filter(|reason| is(reason)).collect()
     };
     let sentence = |what: &str, reasons: Vec<&str>, so: &str| {
         let first = reasons.first()?;
@@ -288,7 +277,7 @@ pub(super) fn of_shards(head: &Side) -> Option<String> {
     let names: BTreeSet<&str> = hosts.iter().map(String::as_str).collect();
     let on = match names.len() {
         0 => return None,
-        1..=MAX_NAMED => names.into_iter().collect::<Vec<_>>().join(", "),
+        1..=MAX_NAMED => names.into_iter().joined(", "),
         several => counted(several, "machine"),
     };
     Some(format!(

@@ -20,6 +20,7 @@ use regatta_core::record::{Fault, now};
 use regatta_core::suite::{Action, Expectation, Metric, Origin, Quantity};
 use regatta_core::text::listed;
 use regatta_worker::case::CaseId;
+use regatta_worker::joined::Joined;
 use regatta_worker::units::{ARROW, Nanoseconds, Rate, Ratio, from_to, is_zero};
 use regatta_worker::words;
 
@@ -397,11 +398,7 @@ impl ExpectationResult {
 
     /// `at most 1.10x`.
     pub fn allowed(&self) -> String {
-        let bounds = [("at least", self.at_least), ("at most", self.at_most)];
-        let bounds = bounds
-            .into_iter()
-            .filter_map(|(word, bound)| Some(format!("{word} {}", self.figure(bound?))));
-        bounds.collect::<Vec<_>>().join(" and ")
+        bounds_text(self.at_least, self.at_most, |bound| self.figure(bound))
     }
 
     /// The interval of a ratio: `[1.21x, 1.32x]`.
@@ -435,6 +432,17 @@ impl ExpectationResult {
             _ => format!("{value:.3}"),
         }
     }
+}
+
+/// `at least 0.5 and at most 1`, of the bounds that there are.
+pub(crate) fn bounds_text(
+    least: Option<f64>,
+    most: Option<f64>,
+    figure: impl Fn(f64) -> String,
+) -> String {
+    let bounds = [("at least", least), ("at most", most)].into_iter();
+    let bounds = bounds.filter_map(|(word, bound)| Some(format!("{word} {}", figure(bound?))));
+    bounds.joined(" and ")
 }
 
 /// The exit code and its reasons.
@@ -636,19 +644,14 @@ impl Uncounted {
         });
         let mut text = listed(named, MAX_NAMED, ", ");
         let reason = |one: &&Uncounted| one.reason.clone().filter(|reason| !reason.is_empty());
-        if let Some((place, reason)) =
-            (lost.iter().enumerate()).find_map(|(place, one)| Some((place, reason(one)?)))
-        {
-            text += &match place {
-                0 => format!(": {reason}"),
-                _ => format!("; {}: {reason}", lost[place].name),
-            };
+        let mut reasons = lost.iter().enumerate();
+        match reasons.find_map(|(place, one)| Some((place, &one.name, reason(one)?))) {
+            Some((0, _, reason)) => text += &format!(": {reason}"),
+            Some((_, name, reason)) => text += &format!("; {name}: {reason}"),
+            None => {}
         }
         let lost = (!lost.is_empty()).then(|| format!("in the base and not in the head: {text}"));
-        let parts: Vec<String> = lost
-            .into_iter()
-            .chain(open.iter().find_map(reason))
-            .collect();
-        (!parts.is_empty()).then(|| parts.join("; "))
+        let parts = lost.into_iter().chain(open.iter().find_map(reason));
+        Some(parts.joined("; ")).filter(|parts| !parts.is_empty())
     }
 }

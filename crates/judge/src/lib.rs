@@ -34,6 +34,7 @@ use judgement::{Judgement, Mismatch, Row, SideSummary, Verdict, Word};
 use regatta_core::record::{Side, in_turn, median};
 use regatta_core::suite::Metric;
 use regatta_worker::case::CaseId;
+use regatta_worker::joined::Joined;
 use regatta_worker::units::{Share, counted};
 use rows::RowInputs;
 use suites::{Demands, demands};
@@ -217,10 +218,9 @@ fn summary(side: &Side) -> SideSummary {
 /// The demands that the head's suite weakens, and that its build made the base, as a sentence. The
 /// head's suite decides, so it stands in the verdict's first line.
 fn weaker(demands: &[Mismatch], base: Option<&Side>) -> Option<String> {
-    let each: Vec<String> = demands.iter().map(ToString::to_string).collect();
     let mut sentences = Vec::new();
-    if !each.is_empty() {
-        let each = each.join(", ");
+    if !demands.is_empty() {
+        let each = demands.iter().joined(", ");
         sentences.push(format!("the suite demands less than the base's: {each}"));
     }
     let pairing = base.and_then(|base| base.header.pairing.as_ref());

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::suites::Demands;
 use regatta_core::record::{Fault, RunHeader, Side, in_turn};
 use regatta_worker::case::Dtype;
+use regatta_worker::joined::Joined;
 use regatta_worker::operator::{Operator, Output, Tolerance};
 
 /// A verdict names so many operators with a reference; of more it has the number.
@@ -53,11 +54,8 @@ pub(super) fn results(base: Option<&Side>, head: &Side) -> Option<String> {
             each.push(format!("results of {names} compared only with the base's"));
         }
         if !unchecked.is_empty() {
-            let has = if unchecked.len() > 1 {
-                "they have"
-            } else {
-                "it has"
-            };
+            let several = unchecked.len() > 1;
+            let has = if several { "they have" } else { "it has" };
             let names = unchecked.join(", ");
             each.push(format!(
                 "results of {names} were not checked: {has} no reference, and no base was measured \
@@ -92,7 +90,7 @@ pub(super) fn demands(demands: &mut Demands, base: &RunHeader, head: &RunHeader)
         let drawn = |operator: &Operator| {
             let inputs = operator.inputs.iter();
             let inputs = inputs.map(|(name, input)| format!("{name} {input}"));
-            inputs.collect::<Vec<_>>().join(", ")
+            inputs.joined(", ")
         };
         demands.add(&field("inputs"), drawn(was), drawn(is), false);
     }
@@ -103,10 +101,9 @@ fn tolerance(output: &Output) -> String {
         None => "usual".to_owned(),
         Some(Tolerance::One(one)) => format!("{one:e}"),
         Some(Tolerance::ByType(by_type)) => {
-            let each = by_type
-                .iter()
-                .map(|(dtype, one)| format!("{dtype} {one:e}"));
-            each.collect::<Vec<_>>().join(", ")
+            let each = by_type.iter();
+            each.map(|(dtype, one)| format!("{dtype} {one:e}"))
+                .joined(", ")
         }
     }
 }
@@ -147,30 +144,22 @@ mod tests {
         let sentence = results(None, &with).unwrap();
         assert_eq!(sentence, "results of o compared with r.py:o in float64");
         assert!(results(None, &alone).unwrap().contains("were not checked"));
-        let paired = |side: PairSide| {
-            Some(Pairing {
+        let mut base = alone.clone();
+        for (of, side) in [(&mut base, PairSide::Base), (&mut alone, PairSide::Head)] {
+            of.header.pairing = Some(Pairing {
                 side,
                 ..Pairing::default()
-            })
-        };
-        let mut base = alone.clone();
-        base.header.pairing = paired(PairSide::Base);
-        alone.header.pairing = paired(PairSide::Head);
-        assert!(
-            results(Some(&base), &alone)
-                .unwrap()
-                .contains("were not checked")
-        );
-        let mut wrong = around(100.0);
-        wrong.status = failed("wrong result", Fault::WrongResult).status;
-        alone.cases.insert(alone.header.plan[0].clone(), wrong);
+            });
+        }
         let sentence = results(Some(&base), &alone).unwrap();
-        assert_eq!(sentence, "results of o compared only with the base's");
+        assert!(sentence.contains("were not checked"), "{sentence}");
         let mut checked = around(100.0);
         checked.errors.raise("y", 0.0);
-        alone.cases.insert(alone.header.plan[0].clone(), checked);
-        let sentence = results(Some(&base), &alone).unwrap();
-        assert_eq!(sentence, "results of o compared only with the base's");
+        for record in [failed("wrong result", Fault::WrongResult), checked] {
+            alone.cases.insert(alone.header.plan[0].clone(), record);
+            let sentence = results(Some(&base), &alone).unwrap();
+            assert_eq!(sentence, "results of o compared only with the base's");
+        }
         assert_eq!(results(None, &side(header())), None);
 
         let mut many = declared(Some("r.py:o"), None);

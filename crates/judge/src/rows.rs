@@ -15,6 +15,7 @@ use regatta_core::machine;
 use regatta_core::record::{CaseRecord, Fault, Side, median};
 use regatta_core::suite::{Metric, Policy};
 use regatta_worker::case::{Case, CaseId};
+use regatta_worker::joined::Joined;
 use regatta_worker::operator::Operators;
 use regatta_worker::units::{Nanoseconds, Rate, Ratio, Share};
 
@@ -135,17 +136,11 @@ fn row(sides: &RowInputs, id: &CaseId, (before, after): RecordPair, error: f64) 
 /// The gravest word of the metrics and of the structure, with its reason.
 fn conclude(row: &mut Row) {
     if let Some(first) = row.first_metric() {
-        let (word, reason) = (first.change.word, first.reason.clone());
-        let named = first.metric != Metric::Device;
-        let name = first.metric.text();
-        row.word = word;
-        row.reason = reason.map(|reason| {
-            if named {
-                format!("{name}: {reason}")
-            } else {
-                reason
-            }
+        let reason = first.reason.as_ref().map(|reason| match first.metric {
+            Metric::Device => reason.clone(),
+            other => format!("{}: {reason}", other.text()),
         });
+        (row.word, row.reason) = (first.change.word, reason);
     }
     if row.word == Word::Inconclusive
         && let (Some(reason), Some(tuner)) = (&mut row.reason, &row.tuner)
@@ -186,8 +181,7 @@ fn metrics(
         match (row.metric, &mut row.reason) {
             (Metric::Device, reason) => {
                 let parts = reason.take().into_iter().chain(cpu.clone());
-                let parts = parts.collect::<Vec<_>>().join("; ");
-                *reason = (!parts.is_empty()).then_some(parts);
+                *reason = Some(parts.joined("; ")).filter(|parts| !parts.is_empty());
             }
             (Metric::FirstCall, _) if row.change.word == Word::Regressed => {
                 let times = machine::Sides::new(Nanoseconds(row.base), Nanoseconds(row.head));

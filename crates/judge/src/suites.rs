@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
 use super::comparable::{differ, list, maps};
-use super::judgement::Mismatch;
+use super::judgement::{Mismatch, bounds_text};
 use super::operators;
 use regatta_core::record::{RunHeader, in_turn};
 use regatta_core::suite::{Cache, Expectation, Metric, Quantity, Rules, Settings};
 use regatta_worker::case::CaseId;
+use regatta_worker::joined::Joined;
 
 /// The demands in which two suites differ.
 #[derive(Debug, Default)]
@@ -41,18 +42,12 @@ pub fn demands(base: &RunHeader, head: &RunHeader) -> Demands {
     let mut demands = Demands::default();
     let pairing = base.pairing.as_ref();
     if let Some(reason) = pairing.and_then(|pairing| pairing.suite_unread.as_ref()) {
-        demands.add(
-            "suite",
-            format!("not read ({reason})"),
-            "of the head on both sides",
-            true,
-        );
+        let was = format!("not read ({reason})");
+        demands.add("suite", was, "of the head on both sides", true);
     }
     // A value that a version or the command line sets is asked for, and said there.
-    let options = changed_options(head);
-    let is_given = options
-        .iter()
-        .any(|option| option.starts_with("--threshold"));
+    let mut options = changed_options(head).into_iter();
+    let is_given = options.any(|option| option.starts_with("--threshold"));
     policy(&mut demands, &base.rules, &head.rules, is_given);
     named(&mut demands, &base.rules, &head.rules);
     operators::demands(&mut demands, base, head);
@@ -108,42 +103,23 @@ pub fn dropped(base: &RunHeader, head: &RunHeader) -> Vec<CaseId> {
 
 fn policy(demands: &mut Demands, base: &Rules, head: &Rules, is_given: bool) {
     let (base, head) = (&base.policy, &head.policy);
-    let is_larger = head.threshold > base.threshold && !is_given;
-    demands.add(
-        "policy.threshold",
-        base.threshold,
-        head.threshold,
-        is_larger,
-    );
+    let (was, is) = (base.threshold, head.threshold);
+    demands.add("policy.threshold", was, is, is > was && !is_given);
     for metric in Metric::ALL {
         let own = base.thresholds.contains_key(&metric) || head.thresholds.contains_key(&metric);
         let (was, is) = (base.threshold_of(metric), head.threshold_of(metric));
         if own {
-            demands.add(
-                &format!("policy.threshold.{}", metric.name()),
-                was,
-                is,
-                is > was,
-            );
+            let key = format!("policy.threshold.{}", metric.name());
+            demands.add(&key, was, is, is > was);
         }
     }
     let more = !head.ignore.is_subset(&base.ignore);
-    demands.add(
-        "policy.ignore",
-        list(base.ignore.iter()),
-        list(head.ignore.iter()),
-        more,
-    );
-    let more = head
-        .optional
-        .iter()
-        .any(|pattern| !base.optional.contains(pattern));
-    demands.add(
-        "policy.optional",
-        list(base.optional.iter()),
-        list(head.optional.iter()),
-        more,
-    );
+    let [was, is] = [base, head].map(|policy| list(policy.ignore.iter()));
+    demands.add("policy.ignore", was, is, more);
+    let is_known = |pattern: &String| base.optional.contains(pattern);
+    let more = !head.optional.iter().all(is_known);
+    let [was, is] = [base, head].map(|policy| list(policy.optional.iter()));
+    demands.add("policy.optional", was, is, more);
     let day = |day: Option<_>| day.map_or_else(|| "by device".to_owned(), |day| format!("{day}"));
     let is_larger = match (base.day, head.day) {
         (Some(base), Some(head)) => head > base,
@@ -166,11 +142,7 @@ fn subject(one: &Expectation) -> String {
 
 /// `at least 0.5 and at most 1`.
 fn bounds(one: &Expectation) -> String {
-    let bounds = [("at least", one.at_least), ("at most", one.at_most)];
-    let bounds = bounds
-        .into_iter()
-        .filter_map(|(word, bound)| Some(format!("{word} {}", bound?)));
-    bounds.collect::<Vec<_>>().join(" and ")
+    bounds_text(one.at_least, one.at_most, |bound| bound.to_string())
 }
 
 /// Expectations by their names.
@@ -203,11 +175,10 @@ fn named(demands: &mut Demands, base: &Rules, head: &Rules) {
                     bounds(one)
                 }
             });
-            let each: Vec<String> = each.collect();
-            if each.is_empty() {
+            if side.is_empty() {
                 "absent".to_owned()
             } else {
-                each.join("; ")
+                each.joined("; ")
             }
         };
         let is_weaker = !was.iter().all(holds);

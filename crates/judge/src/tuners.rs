@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use regatta_core::machine::Sides;
 use regatta_core::record::{CaseRecord, counted_choice, usual_choice};
 use regatta_worker::case::ParamValue;
+use regatta_worker::joined::Joined;
 
 /// Parameters that a tuner chose on a side, and that the other has otherwise.
 pub fn changed(base: &CaseRecord, head: &CaseRecord) -> BTreeMap<String, Sides<ParamValue>> {
@@ -57,10 +58,10 @@ pub fn unsteady(record: &CaseRecord) -> Option<String> {
             let tuned = choice.tuned.get(**name)?;
             Some(format!("{name} {}", tuned.value))
         });
-        let what = what.collect::<Vec<_>>().join(" with ");
+        let what = what.joined(" with ");
         format!("{what} in {}", choice.invocations.len())
     });
-    let listed = listed.collect::<Vec<_>>().join(", ");
+    let listed = listed.joined(", ");
     let more = match choices.len().saturating_sub(MAX_LISTED) {
         0 => String::new(),
         more => format!(", and others in {more} more ways"),

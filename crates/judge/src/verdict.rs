@@ -2,6 +2,7 @@
 
 use crate::judgement::{Judgement, Mismatch, Row, Uncounted, Verdict, VerdictOutcome, Word, tally};
 use regatta_core::suite::{Action, Metric};
+use regatta_worker::joined::Joined;
 use regatta_worker::units::{Ratio, Share, counted};
 
 /// The options of judging.
@@ -85,8 +86,7 @@ fn shown(judgement: &Judgement) -> String {
             None => format!("{number} {name}"),
         }
     });
-    let summary: Vec<String> = summary.collect();
-    let mut summary = summary.join(", ");
+    let mut summary = summary.joined(", ");
     if compared && judgement.rows.iter().all(|row| row.word == Word::New) {
         summary += "; nothing was compared";
     }
@@ -111,7 +111,7 @@ fn shown(judgement: &Judgement) -> String {
     if !demands.is_empty() {
         let each = demands.into_iter();
         let each = each.map(|(word, number)| format!("{number} {}", word.of_demand()));
-        summary += &format!("; expectations: {}", each.collect::<Vec<_>>().join(", "));
+        summary += &format!("; expectations: {}", each.joined(", "));
     }
     for option in judgement.head.filter.iter().chain(&judgement.head.changed) {
         summary += &format!("; {option}");

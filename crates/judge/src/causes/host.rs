@@ -156,22 +156,13 @@ pub fn idle(standing: &OneTrace) -> Option<Found> {
     }
     let host = time.host_bound_ns;
     let host = host.filter(|_| time.host_bound().is_some_and(|share| share >= IDLE));
-    let (cause, what, ns, order) = match host {
-        Some(ns) => (
-            Cause::HostBound,
-            "device idle waiting for the host",
-            ns,
-            0.75,
-        ),
-        None => (Cause::Gaps, "device idle", time.idle_ns(), 0.6),
+    let (cause, waiting, ns, order) = match host {
+        Some(ns) => (Cause::HostBound, " waiting for the host", ns, 0.75),
+        None => (Cause::Gaps, "", time.idle_ns(), 0.6),
     };
     let [part, whole] = [ns, time.span_ns].map(|ns| standing.time(ns));
-    let idle = format!(
-        "{what} {}{} ({})",
-        part_of(part, whole),
-        standing.each,
-        part.share_of(whole)
-    );
+    let (times, share) = (part_of(part, whole), part.share_of(whole));
+    let idle = format!("device idle{waiting} {times}{} ({share})", standing.each);
     let longest = Nanoseconds::whole(time.longest_gap_ns.unwrap_or(0));
     let longest = Fact::Figure(format!("the longest gap {longest}"));
     Some(Found::new(cause, vec![Fact::Figure(idle), longest], order))
@@ -239,9 +230,8 @@ pub fn synchronisation(facts: &Facts) -> Option<Found> {
             let did =
                 pair.base.conditions.synchronised > 0 || pair.base.median(Metric::Device).is_none();
             let now = waits && !did && pair.base_clock == TimeSource::Gated;
-            now.then(|| {
-                Fact::Words("the call waits for the device itself, and did not before".to_owned())
-            })?
+            let words = "the call waits for the device itself, and did not before";
+            now.then(|| Fact::words(words))?
         }
     };
     // It is behind the waiting of the device for the host, and not the other way round.
@@ -265,24 +255,20 @@ pub fn workspace(facts: &Facts) -> Option<Found> {
     });
     let workspace = "workspace_bytes";
     let allocations = |name| Some(facts.counted(name, facts.more(name)?));
+    let memory = |name, size: Option<Sides<f64>>| Some(Difference::memory(name, size?).into());
+    let call_peak = facts.more(CALL_PEAK).filter(|size| {
+        let more = size.growth();
+        more >= PAGE.max(size.base / 10.0) && explains_time(facts, more)
+    });
     let evidence = [
-        facts
-            .more(workspace)
-            .map(|size| Difference::memory(workspace, size).into()),
-        facts
-            .more(CALL_PEAK)
-            .filter(|size| size.growth() >= PAGE.max(size.base / 10.0))
-            .filter(|size| explains_time(facts, size.growth()))
-            .map(|size| Difference::memory(CALL_PEAK, size).into()),
+        memory(workspace, facts.more(workspace)),
+        memory(CALL_PEAK, call_peak),
         allocations("allocations"),
         allocations(NUMBA_ALLOCATIONS),
-        peak.map(|size| Difference::memory("peak_memory", size).into()),
+        memory("peak_memory", peak),
     ];
-    Found::resting_on(
-        Cause::Workspace,
-        evidence.into_iter().flatten().collect(),
-        0.45,
-    )
+    let evidence = evidence.into_iter().flatten().collect();
+    Found::resting_on(Cause::Workspace, evidence, 0.45)
 }
 
 /// Calls of a whole program: modules loaded, memory allocated, waits. It may be no more than

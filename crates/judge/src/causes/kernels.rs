@@ -1,6 +1,8 @@
 //! Other kernels, or the same ones compiled into something else; and more of it in each call:
 //! launches, code that is loaded, functions that are entered.
 
+use std::collections::BTreeSet;
+
 use super::OneTrace;
 use super::facts::{FactSource, Facts, Found, MAX_NAMED, more_work};
 use crate::judgement::{Account, AccountLine, CALLS, Cause, Difference, Fact, Item};
@@ -153,9 +155,7 @@ pub fn spills(facts: &Facts) -> Option<Found> {
 pub fn more_instructions(facts: &Facts) -> Option<Found> {
     let lines = &facts.account.as_ref()?.lines;
     let more = lines.iter().filter(|line| more_work(&line.item).is_some());
-    let evidence = more
-        .take(MAX_NAMED)
-        .map(|line| Fact::Words(line.item.to_string()));
+    let evidence = more.take(MAX_NAMED).map(|line| Fact::words(&line.item));
     Found::resting_on(Cause::MoreInstructions, evidence.collect(), 0.6)
 }
 
@@ -172,13 +172,10 @@ pub fn same_launch(facts: &Facts) -> Option<Found> {
     if slower.is_empty() {
         return None;
     }
-    let evidence = slower.iter().take(MAX_NAMED);
-    let mut evidence: Vec<Fact> = evidence
-        .flat_map(|kernel| launch(facts, kernel, []))
-        .collect();
-    evidence.push(Fact::Words(
-        "launched as before: other inputs, a lower clock, or another user of the device".to_owned(),
-    ));
+    let named = slower.iter().take(MAX_NAMED);
+    let named = named.flat_map(|kernel| launch(facts, kernel, []));
+    let words = "launched as before: other inputs, a lower clock, or another user of the device";
+    let evidence = named.chain([Fact::words(words)]).collect();
     Some(Found::new(Cause::SameLaunch, evidence, 0.35).growing(growth(&slower)))
 }
 
@@ -285,9 +282,8 @@ pub fn still_loading(standing: &OneTrace) -> Option<Found> {
         None => Cause::ModulesLoaded,
         Some((versions, kernel)) => {
             let name = short(&kernel.name);
-            evidence.push(Fact::Words(format!(
-                "{name} ran in {versions} versions of registers, block and shared memory"
-            )));
+            let words = "versions of registers, block and shared memory";
+            evidence.push(Fact::Words(format!("{name} ran in {versions} {words}")));
             Cause::Recompiled
         }
     };
@@ -297,20 +293,13 @@ pub fn still_loading(standing: &OneTrace) -> Option<Found> {
 /// In how many ways a kernel was compiled, as far as its launches tell.
 fn versions(kernel: &KernelRow) -> usize {
     let shapes = kernel.shapes.iter();
-    let versions: std::collections::BTreeSet<_> = shapes
-        .map(|shape| {
-            (
-                shape.block,
-                shape.registers,
-                shape.shared_bytes,
-                shape.local_bytes,
-            )
-        })
-        .collect();
     if moves_data(&kernel.name) {
         // One name of many kernels.
-        0
-    } else {
-        versions.len()
+        return 0;
     }
+    let versions = shapes.map(|shape| {
+        let memory = (shape.shared_bytes, shape.local_bytes);
+        (shape.block, shape.registers, memory)
+    });
+    BTreeSet::from_iter(versions).len()
 }

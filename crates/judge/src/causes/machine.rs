@@ -5,6 +5,7 @@ use super::facts::{Facts, Found};
 use crate::judgement::{Cause, Difference, Fact};
 use regatta_core::machine::Sides;
 use regatta_core::record::Conditions;
+use regatta_worker::joined::Joined;
 use regatta_worker::units::{Ratio, Share};
 
 /// Smaller differences of the clock are its resolution.
@@ -80,23 +81,14 @@ fn condition(
 /// a board at its power limit lowers its clock under load alone.
 pub fn throttled(facts: &Facts) -> Option<Found> {
     let cause = (Cause::Throttled, "the device held its clocks back");
-    let reasons = |conditions: &Conditions| {
-        let reasons: Vec<&str> = conditions
-            .throttle_reasons
-            .iter()
-            .map(String::as_str)
-            .collect();
-        reasons.join(", ")
-    };
+    let reasons = |conditions: &Conditions| conditions.throttle_reasons.iter().joined(", ");
     condition(facts, cause, |conditions| conditions.throttled, reasons)
 }
 
 /// Other processes computed on the device.
 pub fn shared_device(facts: &Facts) -> Option<Found> {
-    let cause = (
-        Cause::SharedDevice,
-        "other processes computed on the device",
-    );
+    let words = "other processes computed on the device";
+    let cause = (Cause::SharedDevice, words);
     let most = |conditions: &Conditions| format!("up to {}", conditions.other_processes);
     condition(facts, cause, |conditions| conditions.shared, most)
 }
@@ -117,15 +109,11 @@ pub fn versions(facts: &Facts) -> Option<Found> {
         .map(|one| Difference::Version((*one).clone()).into())
         .collect();
     if versions.len() > MAX_NAMED {
-        evidence.push(Fact::Words(format!(
-            "and {} more",
-            versions.len() - MAX_NAMED
-        )));
+        let more = versions.len() - MAX_NAMED;
+        evidence.push(Fact::Words(format!("and {more} more")));
     }
     let equal = same_structure(facts);
-    if equal {
-        evidence.push(Fact::Words("structure unchanged".to_owned()));
-    }
+    evidence.extend(equal.then(|| Fact::words("structure unchanged")));
     // With equal instructions it is what surrounds them: `environment` says so.
     let order = if equal && !same_code(facts) { 0.6 } else { 0.4 };
     Some(Found::new(Cause::Toolchain, evidence, order))
@@ -137,13 +125,7 @@ pub fn environment(facts: &Facts) -> Option<Found> {
     let sentence = "the machine code and what is launched are the same: the environment, not the \
                 code";
     // Ranked below a clock, throttling or another process, which name the part of the environment.
-    equal.then(|| {
-        Found::new(
-            Cause::Environment,
-            vec![Fact::Words(sentence.to_owned())],
-            0.5,
-        )
-    })
+    equal.then(|| Found::new(Cause::Environment, vec![Fact::words(sentence)], 0.5))
 }
 
 /// True when both structures were counted, and no exact figure of them differs.

@@ -10,7 +10,7 @@ use regatta_core::machine::{
 };
 use regatta_core::record::{CaseRecord, Invocation};
 use regatta_core::suite::Metric;
-use regatta_worker::units::{Bytes, Digits, Nanoseconds, Ratio, counted};
+use regatta_worker::units::{Digits, Nanoseconds, Ratio, counted};
 
 /// The place in which a suite sets the number of threads.
 pub const THREADS_KEY: &str = "(polars: POLARS_MAX_THREADS) before the command, or in `env` of the \
@@ -86,16 +86,11 @@ pub fn much_waiting(record: &CaseRecord) -> Option<f64> {
 
 /// The waits of a call for cores as a sentence, with what to set.
 pub fn waiting_words(record: &CaseRecord, part: f64) -> String {
-    let many = times_cpu(record).filter(|times| *times >= MANY);
+    let many = times_cpu(record).filter(|times| *times >= MANY).map(Digits);
+    let part = Digits(part);
     let figure = match many {
-        Some(times) => format!(
-            "a call takes {} times its CPU time: threads wait for cores",
-            Digits(times)
-        ),
-        None => format!(
-            "threads wait for cores {} times as long as a call takes",
-            Digits(part)
-        ),
+        Some(times) => format!("a call takes {times} times its CPU time: threads wait for cores"),
+        None => format!("threads wait for cores {part} times as long as a call takes"),
     };
     format!("{figure}; OMP_NUM_THREADS=1 {THREADS_KEY}, measures the code")
 }
@@ -164,20 +159,14 @@ pub fn blocked(facts: &Facts) -> Option<Found> {
 /// More of the numbers that a call computes with are denormal.
 pub fn denormals(facts: &Facts) -> Option<Found> {
     let count = facts.more(DENORMAL_VALUES)?;
-    let evidence = vec![
-        facts.counted(DENORMAL_VALUES, count),
-        Fact::Words(FLUSH.to_owned()),
-    ];
+    let evidence = vec![facts.counted(DENORMAL_VALUES, count), Fact::words(FLUSH)];
     Some(Found::new(Cause::Denormals, evidence, 0.8))
 }
 
 /// More results of operations are in a wider type than the inputs.
 pub fn wider_type(facts: &Facts) -> Option<Found> {
     let count = facts.more(WIDER_RESULTS)?;
-    let evidence = vec![
-        facts.counted(WIDER_RESULTS, count),
-        Fact::Words(NARROW.to_owned()),
-    ];
+    let evidence = vec![facts.counted(WIDER_RESULTS, count), Fact::words(NARROW)];
     Some(Found::new(Cause::WiderType, evidence, 0.85))
 }
 
@@ -186,15 +175,8 @@ pub fn memory_growth(facts: &Facts) -> Option<Found> {
     let pair = facts.call()?;
     let now = growth(pair.head)?;
     let before = growth(pair.base).unwrap_or_default();
-    let bytes = Sides::new(before, now).map(|bytes| Bytes(*bytes as u64));
-    let evidence = vec![
-        Difference::Memory {
-            name: "memory_kept_a_call".to_owned(),
-            size: bytes,
-        }
-        .into(),
-        Fact::Words(FREE.to_owned()),
-    ];
+    let kept = Difference::memory("memory_kept_a_call", Sides::new(before, now));
+    let evidence = vec![kept.into(), Fact::words(FREE)];
     (now > MORE * before).then(|| Found::new(Cause::MemoryGrowth, evidence, 0.5))
 }
 
@@ -216,7 +198,7 @@ pub fn garbage(facts: &Facts) -> Option<Found> {
     let evidence = vec![
         facts.counted(GARBAGE_COLLECTIONS, count),
         Difference::time("their CPU time", time.map(|ns| Nanoseconds(*ns)), " a call").into(),
-        Fact::Words(FEWER_OBJECTS.to_owned()),
+        Fact::words(FEWER_OBJECTS),
     ];
     Some(Found::new(Cause::GarbageCollection, evidence, 0.87))
 }
@@ -260,9 +242,6 @@ pub fn page_faults(facts: &Facts) -> Option<Found> {
     if more_ns <= 0.0 || count.head < MORE * count.base || more_ns < MIN_PART * slower_ns {
         return None;
     }
-    let evidence = vec![
-        facts.counted("page_faults", count),
-        Fact::Words(KEEP.to_owned()),
-    ];
+    let evidence = vec![facts.counted("page_faults", count), Fact::words(KEEP)];
     Some(Found::new(Cause::PageFaults, evidence, 0.6))
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Difference;
 use regatta_core::machine::{LaunchChange, Sides, StepPart, plain};
+use regatta_worker::joined::Joined;
 use regatta_worker::units::{ARROW, Nanoseconds, Share, counted};
 
 /// A change of a time in parts. The lines and what is not explained add up to the change.
@@ -151,12 +152,11 @@ impl fmt::Display for Item {
                         format!("instructions {:+.1} %", 100.0 * more.0)
                     }
                 });
-                let changes: Vec<String> = changes.chain(executes).collect();
-                if changes.is_empty() {
-                    format!("{}{}", plain(what), times(count))
-                } else {
-                    format!("{}{} ({})", plain(what), times(count), changes.join(", "))
-                }
+                let changes = match changes.chain(executes).joined(", ") {
+                    changes if changes.is_empty() => changes,
+                    changes => format!(" ({changes})"),
+                };
+                format!("{}{}{changes}", plain(what), times(count))
             }
             Item::Added { what, count, moves } => {
                 let kind = if *moves && !what.starts_with("copy ") {
@@ -249,7 +249,6 @@ impl fmt::Display for Account {
         let parts = parts.into_iter();
         let parts =
             parts.map(|(what, time)| format!("{what} {}", time.signed_beside(self.change_ns)));
-        let parts: Vec<String> = parts.collect();
-        write!(f, "{} = {}", self.change_ns.signed(), parts.join(", "))
+        write!(f, "{} = {}", self.change_ns.signed(), parts.joined(", "))
     }
 }

@@ -12,6 +12,7 @@ use regatta_core::machine::{
 };
 use regatta_core::suite::{Action, Kind};
 use regatta_worker::case::ParamValue;
+use regatta_worker::joined::Joined;
 use regatta_worker::units::{ARROW, Bytes, Nanoseconds, Ratio, Share, from_to};
 
 /// A fact beside the code in which the two sides differ.
@@ -287,10 +288,7 @@ impl Difference {
                 )
             }
             Difference::Kernel { names } => {
-                let names = names.map(|all| {
-                    let all: Vec<String> = all.iter().map(|name| short(name)).collect();
-                    all.join(", ")
-                });
+                let names = names.map(|all| all.iter().map(|name| short(name)).joined(", "));
                 if names.base == names.head {
                     format!("kernel {} (differs further on in its name)", names.base)
                 } else {

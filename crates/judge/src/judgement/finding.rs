@@ -60,6 +60,11 @@ pub enum Fact {
 }
 
 impl Fact {
+    /// A clause.
+    pub fn words(text: impl ToString) -> Fact {
+        Fact::Words(text.to_string())
+    }
+
     fn kernel(&self) -> Option<&str> {
         match self {
             Fact::Difference(difference) => difference.kernel(),

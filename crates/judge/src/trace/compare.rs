@@ -15,6 +15,7 @@ use regatta_core::machine::{
     of_recordings, repetition, whole,
 };
 use regatta_core::record::trace::{Spent, Trace};
+use regatta_worker::joined::Joined;
 use regatta_worker::units::{Nanoseconds, Share};
 
 /// The whole answer.
@@ -143,13 +144,11 @@ impl<'a> TracedSide<'a> {
             .processes
             .iter()
             .flat_map(|p| &p.devices);
-        let names: BTreeSet<String> = devices
-            .map(|device| match device.sms {
-                0 => device.name.clone(),
-                sms => format!("{} ({sms} SMs)", device.name),
-            })
-            .collect();
-        names.into_iter().collect::<Vec<_>>().join(", ")
+        let names = devices.map(|device| match device.sms {
+            0 => device.name.clone(),
+            sms => format!("{} ({sms} SMs)", device.name),
+        });
+        BTreeSet::from_iter(names).into_iter().joined(", ")
     }
 }
 
