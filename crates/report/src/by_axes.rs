@@ -8,6 +8,7 @@ use regatta_core::suite::Metric;
 use regatta_judge::axes::{CaseAxes, described};
 use regatta_judge::judgement::{Judgement, Row, Word};
 use regatta_worker::case::CaseId;
+use regatta_worker::joined::Joined;
 use regatta_worker::units::Ratio;
 
 /// Descriptions of one kind of change that are printed; the others are counted.
@@ -83,8 +84,7 @@ pub(crate) fn by_axes(judgement: &Judgement) -> String {
     kinds.insert(EXPECTATIONS, expectations(judgement));
     let axes = LazyCell::new(|| CaseAxes::new(judgement.rows.iter().map(|row| &row.case)));
     let clauses = kinds.iter().flat_map(|kind| clauses(kind, &axes));
-    let clauses: Vec<String> = clauses.collect();
-    let text = clauses.join("; ");
+    let text = clauses.joined("; ");
     let mut letters = text.chars();
     match letters.next() {
         Some(first) => format!("{}{}.", first.to_uppercase(), letters.as_str()),
@@ -105,11 +105,8 @@ fn clauses(kind: &MovedRows, axes: &LazyCell<CaseAxes, impl FnOnce() -> CaseAxes
         let Some(description) = described(&table, &left) else {
             break;
         };
-        clauses.push(format!(
-            "{} {}",
-            description.sentence(kind.noun),
-            phrase(kind, &description.hits)
-        ));
+        let sentence = description.sentence(kind.noun);
+        clauses.push(format!("{sentence} {}", phrase(kind, &description.hits)));
         // A case that was described is not described or counted again.
         for place in &description.hits {
             left[*place] = None;
@@ -137,21 +134,16 @@ fn phrase(kind: &MovedRows, places: &[usize]) -> String {
         Phrase::By(word) => word,
     };
     let verb = if one { "is" } else { "are" };
-    let ratios = places
-        .iter()
-        .filter_map(|place| Some(kind.rows[kind.among[*place]].change()?.ratio));
-    let mut ratios: Vec<Ratio> = ratios
-        .filter(|ratio| ratio.is_finite() && ratio.0 > 0.0)
-        .collect();
+    let rows = places.iter().map(|place| &kind.rows[kind.among[*place]]);
+    let ratios = rows.filter_map(|row| Some(row.change()?.ratio));
+    let ratios = ratios.filter(|ratio| ratio.is_finite() && ratio.0 > 0.0);
+    let mut ratios: Vec<Ratio> = ratios.collect();
     ratios.sort_by(|a, b| a.0.ln().abs().total_cmp(&b.0.ln().abs()));
-    let (Some(least), Some(most)) = (ratios.first(), ratios.last()) else {
-        return format!("{verb} {word}");
-    };
-    let [least, most] = [least, most].map(|ratio| amount(*ratio));
-    if least == most {
-        format!("{verb} {least} {word}")
-    } else {
-        format!("{verb} {least} to {most} {word}")
+    let ends = ratios.first().zip(ratios.last());
+    match ends.map(|(least, most)| [least, most].map(|ratio| amount(*ratio))) {
+        None => format!("{verb} {word}"),
+        Some([least, most]) if least == most => format!("{verb} {least} {word}"),
+        Some([least, most]) => format!("{verb} {least} to {most} {word}"),
     }
 }
 
@@ -168,12 +160,9 @@ fn expectations(judgement: &Judgement) -> MovedRows<'_> {
         let rows = judgement.rows.iter().zip(0..);
         HashMap::<&CaseId, usize>::from_iter(rows.map(|(row, place)| (&row.case, place)))
     });
-    let all = judgement.expectations.iter();
-    let all = all.filter_map(|result| {
-        Some((
-            *rows.get(result.case.as_ref()?)?,
-            result.word == Word::Regressed,
-        ))
+    let all = judgement.expectations.iter().filter_map(|result| {
+        let row = *rows.get(result.case.as_ref()?)?;
+        Some((row, result.word == Word::Regressed))
     });
     let (among, is) = all.unzip();
     MovedRows {
@@ -284,18 +273,12 @@ mod tests {
         let like = fixture::failed().judgement.expectations.remove(0);
         let of_case = |row: &Row| ExpectationResult {
             case: Some(row.case.clone()),
-            word: if row.case.0.contains("d64") {
-                Word::Regressed
-            } else {
-                Word::Same
-            },
+            word: [Word::Same, Word::Regressed][usize::from(row.case.0.contains("d64"))],
             ..like.clone()
         };
         judgement.expectations = judgement.rows.iter().map(of_case).collect();
-        assert_eq!(
-            by_axes(&judgement),
-            "All 6 expectations with head_dim 64 are violated."
-        );
+        let expected = "All 6 expectations with head_dim 64 are violated.";
+        assert_eq!(by_axes(&judgement), expected);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! and go into spreadsheets, which take some for formulas: [`text_cell`].
 
 use std::collections::{BTreeSet, HashMap};
+use std::fmt::Display;
 use std::io::Write;
 
 use super::facts::{CaseSide, FIGURES, FactFigure, coefficient_of_variation};
@@ -17,7 +18,8 @@ use regatta_core::suite::{Action, Metric};
 use regatta_judge::judgement::{MetricRow, Row, Uncounted};
 use regatta_judge::structure::multiprocessors;
 use regatta_worker::case::{Case, CaseId, FACETS, ParamValue};
-use regatta_worker::units::{Nanoseconds, Share};
+use regatta_worker::joined::Joined;
+use regatta_worker::units::{Dimensioned, Nanoseconds, Share};
 
 /// Writes one of the tables.
 pub(super) fn write(report: &Report, name: &str, out: &mut dyn Write) -> Result<(), RenderError> {
@@ -133,8 +135,10 @@ fn parameter(value: &ParamValue) -> String {
 
 /// A number as a cell, empty for `None`: times and ratios by their numbers, without their
 /// units.
-fn cell(value: Option<f64>) -> String {
-    let value = value.filter(|value| value.is_finite());
+fn cell(value: Option<impl Dimensioned>) -> String {
+    let value = value
+        .map(Dimensioned::number)
+        .filter(|value| value.is_finite());
     value.map_or(String::new(), |value| value.to_string())
 }
 
@@ -146,11 +150,11 @@ const TEXTS: [&[Column<Row>]; 2] = [
     &[
         ("word", |row| row.word.name().to_owned()),
         ("allowed", |row| row.allowed.to_string()),
-        ("reason", |row| joined(row.reason.iter())),
+        ("reason", |row| texts_cell(row.reason.iter())),
     ],
     &[
-        ("findings", |row| joined(row.findings.iter())),
-        ("account", |row| joined(accounts(row).into_iter())),
+        ("findings", |row| texts_cell(row.findings.iter())),
+        ("account", |row| texts_cell(accounts(row).into_iter())),
         ("structure", structure),
     ],
 ];
@@ -161,17 +165,11 @@ const OF_METRIC: [Column<MetricRow>; 9] = [
     ("word", |metric| metric.change.word.name().to_owned()),
     ("base", |metric| cell(Some(metric.base))),
     ("head", |metric| cell(Some(metric.head))),
-    ("ratio", |metric| cell(Some(metric.change.ratio.0))),
-    ("ratio_low_90", |metric| {
-        cell(metric.change.low.map(|low| low.0))
-    }),
-    ("ratio_high_90", |metric| {
-        cell(metric.change.high.map(|high| high.0))
-    }),
-    ("threshold", |metric| cell(Some(metric.change.threshold.0))),
-    ("detectable", |metric| {
-        cell(metric.change.detectable.map(|share| share.0))
-    }),
+    ("ratio", |metric| cell(Some(metric.change.ratio))),
+    ("ratio_low_90", |metric| cell(metric.change.low)),
+    ("ratio_high_90", |metric| cell(metric.change.high)),
+    ("threshold", |metric| cell(Some(metric.change.threshold))),
+    ("detectable", |metric| cell(metric.change.detectable)),
     ("paired", |metric| metric.change.paired.to_string()),
 ];
 
@@ -219,11 +217,8 @@ fn cases(table: &mut Table, report: &Report, within: &Spreads) -> Result<(), ::c
     }
     names.extend(["instructions", "instructions_spread"].map(str::to_owned));
     names.extend(params.iter().map(|name| format!("param_{name}")));
-    names.extend(
-        effective
-            .iter()
-            .map(|name| format!("effective_{}", one_line(name))),
-    );
+    let became = effective.iter().map(|name| one_line(name));
+    names.extend(became.map(|name| format!("effective_{name}")));
     table.write_record(&names)?;
 
     let filter = report.judgement.head.filter.as_deref().unwrap_or_default();
@@ -237,13 +232,11 @@ fn cases(table: &mut Table, report: &Report, within: &Spreads) -> Result<(), ::c
         cells.extend(declared.iter().map(|name| text_cell(&axis(name))));
         cells.extend(TEXTS[0].iter().map(|(_, read)| read(row)));
         cells.push(text_cell(filter));
+        let spread = within.get(&row.case).and_then(|spreads| median(spreads));
         let sides = [(&row.head, record), (&row.base, None)].map(|(timing, record)| CaseSide {
             timing: timing.as_ref(),
             record,
-            within: within
-                .get(&row.case)
-                .and_then(|spreads| median(spreads))
-                .map(Share),
+            within: spread.map(Share),
             sms,
         });
         for (name, _, read) in FIGURES {
@@ -287,9 +280,8 @@ fn of_base(name: &str) -> Option<String> {
 }
 
 /// Texts in a cell.
-fn joined(texts: impl Iterator<Item = impl ToString>) -> String {
-    let texts: Vec<String> = texts.map(|text| one_line(&text.to_string())).collect();
-    text_cell(&texts.join("; "))
+fn texts_cell(texts: impl Iterator<Item = impl Display>) -> String {
+    text_cell(&texts.map(|text| one_line(&text.to_string())).joined("; "))
 }
 
 /// Every change of structure with how it is taken: `fail: grid 157x1x1 → 1x1x1 of fmha`.
@@ -298,16 +290,16 @@ fn joined(texts: impl Iterator<Item = impl ToString>) -> String {
 fn structure(row: &Row) -> String {
     let changes = row.structure.iter().flatten();
     let uncounted = Uncounted::sentence(&row.uncounted).into_iter();
-    let uncounted = uncounted.map(|lost| one_line(&format!("missing: {lost}")));
+    let uncounted = uncounted.map(|lost| format!("missing: {lost}"));
     let texts = changes.map(|change| {
         let action = match change.action {
             Action::Fail => "fail",
             Action::Warn => "warn",
             Action::Ignore => "ignore",
         };
-        one_line(&format!("{action}: {change}"))
+        format!("{action}: {change}")
     });
-    text_cell(&uncounted.chain(texts).collect::<Vec<_>>().join("; "))
+    texts_cell(uncounted.chain(texts))
 }
 
 #[cfg(test)]

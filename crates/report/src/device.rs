@@ -25,10 +25,8 @@ pub fn reached(header: &RunHeader, case: &CaseId) -> Option<Reached> {
     let case = case.case().ok()?;
     let (worker, dtype) = (case.variant.worker_name(), case.problem.dtype());
     let device = |name: &str| {
-        let mut workers = header.workers.iter();
-        workers
-            .find(|worker| worker.name == name)
-            .map(|worker| &worker.device)
+        let worker = header.workers.iter().find(|worker| worker.name == name)?;
+        Some(&worker.device)
     };
     let here = device(&worker);
     let mut known: Vec<_> = header.peaks.iter().collect();
@@ -65,9 +63,8 @@ pub(super) fn intensity(row: &Row, operators: &Operators) -> f64 {
         let flops = case.problem.flops(operators)?;
         Some(flops / case.problem.bytes(operators)?)
     });
-    format!("{:.4e}", intensity.unwrap_or(0.0))
-        .parse()
-        .unwrap_or(0.0)
+    let short = format!("{:.4e}", intensity.unwrap_or(0.0));
+    short.parse().unwrap_or(0.0)
 }
 
 /// Multiprocessors that a launch gives a block: `1 of 132`.
@@ -80,11 +77,11 @@ pub(super) fn used(launch: &Launch, sms: Option<u32>) -> Option<String> {
 /// times are not known, of a launch that is the only one.
 pub(super) fn filled(record: &CaseRecord, sms: Option<u32>) -> Option<Share> {
     let launches = &record.structure.as_ref()?.launches;
-    let longest = record
-        .activity
-        .as_ref()
-        .and_then(|activity| activity.longest);
-    let launch = match (longest, &launches[..]) {
+    let activity = record.activity.as_ref();
+    let launch = match (
+        activity.and_then(|activity| activity.longest),
+        &launches[..],
+    ) {
         (Some(place), launches) => launches.get(place)?,
         (None, [only]) => only,
         (None, _) => return None,

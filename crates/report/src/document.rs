@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::text::{one_line, shorten};
 use regatta_judge::judgement::Word;
+use regatta_worker::joined::Joined;
 
 /// Longest text of a document in columns; `run.jsonl` and the JSON have all of it.
 pub(crate) const MAX_COLUMNS: usize = 4000;
@@ -139,6 +140,11 @@ impl ListItem {
             ..ListItem::default()
         }
     }
+
+    /// The same with paragraphs below it.
+    pub fn with_below(self, below: Vec<String>) -> ListItem {
+        ListItem { below, ..self }
+    }
 }
 
 impl From<String> for ListItem {
@@ -167,6 +173,11 @@ impl Block {
         Block::Heading(title.into(), String::new(), Tone::Calm)
     }
 
+    /// `Regressed (3)`, over a list of so many.
+    pub fn counted(title: &str, count: usize, tone: Tone) -> Block {
+        Block::Heading(format!("{title} ({count})"), String::new(), tone)
+    }
+
     /// Makes every text one line of at most [`MAX_COLUMNS`] columns without control characters, and
     /// drops columns without a figure.
     pub(crate) fn clean(&mut self) {
@@ -193,7 +204,7 @@ impl Block {
             Block::Log(text) => {
                 let cleaned = crate::text::clean(text);
                 let lines = cleaned.lines().map(|line| shorten(line, LOG_LINE));
-                *text = lines.collect::<Vec<_>>().join("\n");
+                *text = lines.joined("\n");
             }
             Block::Command(words) => words.iter_mut().for_each(clean),
             Block::Details(_, blocks) | Block::Page(blocks) => {
@@ -212,6 +223,11 @@ impl TableRow {
             cells,
             ..TableRow::default()
         }
+    }
+
+    /// The same with paragraphs below it.
+    pub fn with_below(self, below: Vec<String>) -> TableRow {
+        TableRow { below, ..self }
     }
 }
 

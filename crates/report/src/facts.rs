@@ -13,6 +13,7 @@ use regatta_core::suite::Metric;
 use regatta_judge::judgement::{Row, Timing, Uncounted, Word};
 use regatta_judge::structure::multiprocessors;
 use regatta_worker::case::ParamValue;
+use regatta_worker::joined::Joined;
 use regatta_worker::units::{ARROW, Nanoseconds, Share, numbers};
 
 use FactFigure::{Number, Part, Time};
@@ -128,12 +129,9 @@ pub(crate) fn facts(report: &Report, row: &Row) -> Vec<Fact> {
         report.side.cases.get(&row.case),
         report.base.and_then(|base| base.cases.get(&row.case)),
     ];
-    let [head, base] = [
-        (row.head.as_ref(), records[0]),
-        (row.base.as_ref(), records[1]),
-    ];
-    let [head, base] = [head, base].map(|(timing, record)| CaseSide {
-        timing,
+    let sides = [(&row.head, records[0]), (&row.base, records[1])];
+    let [head, base] = sides.map(|(timing, record)| CaseSide {
+        timing: timing.as_ref(),
         record,
         within: None,
         sms,
@@ -151,24 +149,16 @@ pub(crate) fn facts(report: &Report, row: &Row) -> Vec<Fact> {
         };
         add(name, text(&base), text(&head));
     }
-    for metric in Metric::ALL
-        .into_iter()
-        .filter(|metric| *metric != Metric::Device)
-    {
+    let others = Metric::ALL.into_iter();
+    for metric in others.filter(|metric| *metric != Metric::Device) {
         let text = |record: Option<&CaseRecord>| Some(metric.value(record?.median(metric)?));
         add(metric.text(), text(base.record), text(head.record));
     }
     if let Some(record) = head.record {
         let by = record.conditions.throttle_reasons.iter();
-        let by = by
-            .map(|reason| one_line(reason))
-            .collect::<Vec<_>>()
-            .join(", ");
-        add(
-            "clocks held back by",
-            None,
-            Some(by).filter(|by| !by.is_empty()),
-        );
+        let by = by.map(|reason| one_line(reason)).joined(", ");
+        let by = Some(by).filter(|by| !by.is_empty());
+        add("clocks held back by", None, by);
         let by = worst(record.disturbed().flat_map(|one| &one.disturbed));
         let by = Some(one_line(&describe(&by))).filter(|by| !by.is_empty());
         add("the disturbance at its worst", None, by);
@@ -202,12 +192,8 @@ fn before_after(base: Option<String>, now: String) -> String {
 
 /// The parameters that ran, with the base's value where it differs.
 fn effective(head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Vec<Fact> {
-    let params = |record: Option<&CaseRecord>| {
-        record
-            .map(|record| record.effective.clone())
-            .unwrap_or_default()
-    };
-    let (head, base) = (params(head), params(base));
+    let params = |record: &CaseRecord| record.effective.clone();
+    let [head, base] = [head, base].map(|record| record.map(params).unwrap_or_default());
     let text = |value: &ParamValue| one_line(&value.to_string());
     let names: BTreeSet<&String> = head.keys().chain(base.keys()).collect();
     let facts = names.into_iter().map(|name| {
@@ -225,19 +211,15 @@ fn effective(head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Vec<Fact> 
 /// Other metrics than the device time that are not the same, then every change of structure, those
 /// that are ignored last.
 pub(crate) fn changes(row: &Row) -> Vec<String> {
-    let metrics = row.metrics.iter();
-    let metrics = metrics
-        .filter(|metric| metric.metric != Metric::Device && metric.change.word != Word::Same);
-    let metrics =
-        metrics.map(|metric| format!("{}: {}", metric.change.word.name(), metric.changed()));
+    let metrics = row.metrics.iter().filter_map(|metric| {
+        let word = metric.change.word;
+        let is_other = metric.metric != Metric::Device && word != Word::Same;
+        is_other.then(|| format!("{}: {}", word.name(), metric.changed()))
+    });
     let changes = row.structure.iter().flatten().map(ToString::to_string);
-    let uncounted = Uncounted::sentence(&row.uncounted);
-    uncounted
-        .into_iter()
-        .chain(metrics)
-        .chain(changes)
-        .map(|change| one_line(&change))
-        .collect()
+    let uncounted = Uncounted::sentence(&row.uncounted).into_iter();
+    let all = uncounted.chain(metrics).chain(changes);
+    all.map(|change| one_line(&change)).collect()
 }
 
 /// The last lines that a worker printed before it failed, where an entry has some.

@@ -70,11 +70,8 @@ pub fn write_as_made(
 pub fn append(path: &Path, text: &str, most: u64) -> Result<bool, WriteError> {
     let failed = |error| unwritten(path, error);
     let mut options = File::options();
-    let mut file = options
-        .append(true)
-        .create(true)
-        .open(path)
-        .map_err(failed)?;
+    let file = options.append(true).create(true).open(path);
+    let mut file = file.map_err(failed)?;
     let there = file.metadata().map_err(failed)?.len();
     if there.saturating_add(text.len() as u64) > most {
         return Ok(false);
@@ -94,9 +91,8 @@ pub fn write_format(
     report: &Report,
 ) -> Result<Vec<PathBuf>, WriteError> {
     let written = names(format).iter();
-    written
-        .map(|name| write_document(dir, format, report, name))
-        .collect()
+    let written = written.map(|name| write_document(dir, format, report, name));
+    written.collect()
 }
 
 fn write_document(
@@ -144,9 +140,8 @@ pub fn write_all(dir: &Path, report: &Report) -> Result<Vec<PathBuf>, WriteError
             .map(|(format, name)| scope.spawn(move || write_document(dir, format, report, name)))
             .collect();
         let written = writing.into_iter().map(|one| one.join());
-        written
-            .map(|one| one.unwrap_or_else(|panic| resume_unwind(panic)))
-            .collect()
+        let written = written.map(|one| one.unwrap_or_else(|panic| resume_unwind(panic)));
+        written.collect()
     })
 }
 
@@ -165,10 +160,9 @@ mod tests {
         for _ in 0..2 {
             write_all(&target, &scene.report()).unwrap();
         }
-        let mut names: Vec<String> = fs::read_dir(&target)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
+        let entries = fs::read_dir(&target).unwrap().map(Result::unwrap);
+        let names = entries.map(|entry| entry.file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.collect();
         names.sort();
         assert_eq!(names, ["cases.csv", "index.html", "samples.csv"]);
     }

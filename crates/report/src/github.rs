@@ -11,6 +11,7 @@ use super::summary::{RowList, SortedRows};
 use super::text::{one_line, shorten};
 use super::{RenderError, Report};
 use regatta_judge::judgement::{ExpectationResult, Row, VerdictOutcome};
+use regatta_worker::joined::Joined;
 
 /// Writes `annotations.txt`.
 pub(super) fn write(report: &Report, _: &str, out: &mut dyn Write) -> Result<(), RenderError> {
@@ -111,14 +112,11 @@ fn violation(result: &ExpectationResult) -> Annotation {
     let against = against.map(|case| format!("against {case}"));
     let why = against.or_else(|| result.reason.clone());
     let message = std::iter::once(result.sentence()).chain(why);
+    let (name, subject) = (&result.name, result.subject());
     Annotation {
         level: "error",
-        title: format!(
-            "violated expectation `{}`: {}",
-            result.name,
-            result.subject()
-        ),
-        message: message.collect::<Vec<_>>().join("; "),
+        title: format!("violated expectation `{name}`: {subject}"),
+        message: message.joined("; "),
     }
 }
 

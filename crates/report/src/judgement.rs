@@ -9,8 +9,8 @@ use super::summary::{RowList, SortedRows, evidence, reproduce};
 use super::text::shorten;
 use regatta_core::suite::{Metric, Quantity};
 use regatta_judge::judgement::{
-    ExpectationResult, Judgement, MetricRow, Mismatch, Row, SideSummary, Timing, Uncounted,
-    VerdictOutcome,
+    Difference, ExpectationResult, Judgement, MetricRow, Mismatch, Row, SideSummary, Timing,
+    Uncounted, VerdictOutcome,
 };
 use regatta_judge::largest_slowdown;
 use regatta_worker::units::{Ratio, counted};
@@ -69,7 +69,11 @@ pub fn terminal(judgement: &Judgement, all: bool) -> Document {
     } else if judgement.base.is_none() && !judgement.rows.is_empty() {
         body.extend(every_alone(&judgement.rows, lists));
     } else if all {
-        body.push(heading("Every case", judgement.rows.len(), Tone::Calm));
+        body.push(Block::counted(
+            "Every case",
+            judgement.rows.len(),
+            Tone::Calm,
+        ));
         body.push(Block::Table(verdicts(&judgement.rows)));
     }
     body.extend(closing(judgement));
@@ -153,24 +157,14 @@ fn at_most(most: Ratio) -> String {
 
 /// The lists of rows, failures first.
 fn answer(summary: &SortedRows, lists: Lists) -> Vec<Block> {
-    let mut blocks = Vec::new();
     let all = summary.lists.iter();
     let (bad, others): (Vec<_>, Vec<_>) = all.partition(|(kind, _)| kind.tone() == Tone::Bad);
-    blocks.extend(
-        bad.iter()
-            .flat_map(|(kind, rows)| list(**kind, rows, lists)),
-    );
-    blocks.extend(violated(&summary.violated, lists));
-    blocks.extend(
-        others
-            .iter()
-            .flat_map(|(kind, rows)| list(**kind, rows, lists)),
-    );
-    blocks
-}
-
-fn heading(name: &str, count: usize, tone: Tone) -> Block {
-    Block::Heading(format!("{name} ({count})"), String::new(), tone)
+    let [bad, others] = [bad, others].map(|all| {
+        all.into_iter()
+            .flat_map(|(kind, rows)| list(*kind, rows, lists))
+    });
+    let violated = violated(&summary.violated, lists);
+    bad.chain(violated).chain(others).collect()
 }
 
 /// A list of cases under a heading.
@@ -204,7 +198,7 @@ pub(crate) fn list(kind: RowList, rows: &[&Row], lists: Lists) -> [Block; 2] {
         each,
         rest: lists.rest(rows.len()),
     };
-    let title = heading(kind.title(), rows.len(), kind.tone());
+    let title = Block::counted(kind.title(), rows.len(), kind.tone());
     [title, Block::Table(table)]
 }
 
@@ -231,12 +225,9 @@ fn paragraphs(row: &Row, in_full: bool, most: usize) -> Vec<String> {
     paragraphs.extend(Uncounted::sentence(&row.uncounted));
     if in_full {
         let causes = row.findings.iter().flat_map(|finding| &finding.differences);
+        let is_cause = |one: &Difference| causes.clone().any(|difference| difference == one);
         let beside = row.worth_telling();
-        let beside = beside.filter(|change| {
-            !causes
-                .clone()
-                .any(|difference| *difference == change.difference)
-        });
+        let beside = beside.filter(|change| !is_cause(&change.difference));
         let beside: Vec<String> = beside.map(ToString::to_string).collect();
         paragraphs.extend(accounts(row));
         paragraphs.extend(row.findings.iter().map(ToString::to_string));
@@ -266,12 +257,9 @@ fn apart_from_medians(metric: &MetricRow) -> Option<String> {
     } else {
         "the median of all differences between invocations"
     };
-    (!follows).then(|| {
-        format!(
-            "the change is {source}; the medians of the sides differ by {}",
-            short(medians)
-        )
-    })
+    let medians = short(medians);
+    let words = format!("the change is {source}; the medians of the sides differ by {medians}");
+    (!follows).then_some(words)
 }
 
 /// The time breakdowns of a case, a sentence each; all but the device time's begin with the
@@ -290,13 +278,10 @@ pub(crate) fn accounts(row: &Row) -> Vec<String> {
 /// All of a case: its first metric, the others that got worse, and its paragraphs.
 pub(crate) fn explanation(row: &Row) -> Vec<String> {
     let first = row.first_metric().map(|metric| metric.metric);
-    let mut lines: Vec<String> = evidence(row)
-        .map(|parts| parts.join("   "))
-        .into_iter()
-        .collect();
-    let others = row
-        .regressed()
-        .filter(|metric| Some(metric.metric) != first);
+    let parts = evidence(row).into_iter();
+    let mut lines: Vec<String> = parts.map(|parts| parts.join("   ")).collect();
+    let others = row.regressed();
+    let others = others.filter(|metric| Some(metric.metric) != first);
     lines.extend(others.map(MetricRow::changed));
     lines.extend(paragraphs(row, true, usize::MAX));
     lines
@@ -322,9 +307,8 @@ fn of_all(rows: &[&Row], paragraphs: impl Fn(&Row, bool) -> Vec<String>) -> Vec<
 /// where it decided.
 fn metrics(row: &Row) -> Vec<TableRow> {
     let mut shown: Vec<&MetricRow> = row.metric(Metric::Device).into_iter().collect();
-    let first = row
-        .first_metric()
-        .filter(|first| first.change.word == row.word);
+    let first = row.first_metric();
+    let first = first.filter(|first| first.change.word == row.word);
     let cpu = row.metric(Metric::CpuTime);
     let cpu = cpu.filter(|_| shown.iter().any(|device| device.change.by_cpu_time));
     for other in first.into_iter().chain(row.regressed()).chain(cpu) {
@@ -337,23 +321,17 @@ fn metrics(row: &Row) -> Vec<TableRow> {
         let cells = ["", &*base, &*head, "", ""].map(str::to_owned);
         return vec![TableRow::new(row.case.to_string(), cells.into())];
     }
-    let lines = shown
-        .into_iter()
-        .enumerate()
-        .map(|(place, metric)| TableRow {
-            label: match place {
-                0 => row.case.to_string(),
-                _ => String::new(),
-            },
-            cells: vec![
-                not_device(metric.metric),
-                metric.metric.value(metric.base),
-                metric.metric.value(metric.head),
-                short(metric.change.ratio),
-                metric.change.interval().unwrap_or_default(),
-            ],
-            ..TableRow::default()
-        });
+    let labels = std::iter::once(row.case.to_string()).chain(std::iter::repeat(String::new()));
+    let lines = shown.into_iter().zip(labels).map(|(metric, label)| {
+        let cells = vec![
+            not_device(metric.metric),
+            metric.metric.value(metric.base),
+            metric.metric.value(metric.head),
+            short(metric.change.ratio),
+            metric.change.interval().unwrap_or_default(),
+        ];
+        TableRow::new(label, cells)
+    });
     lines.collect()
 }
 
@@ -370,7 +348,8 @@ fn violated(violated: &[&ExpectationResult], lists: Lists) -> Vec<Block> {
     if violated.is_empty() {
         return Vec::new();
     }
-    let mut blocks = vec![heading("Violated expectations", violated.len(), Tone::Bad)];
+    let title = Block::counted("Violated expectations", violated.len(), Tone::Bad);
+    let mut blocks = vec![title];
     let mut left: Vec<&ExpectationResult> = lists.shown(violated).to_vec();
     while let Some(first) = left.first().copied() {
         let (same, others): (Vec<_>, Vec<_>) =
@@ -386,24 +365,19 @@ fn violated(violated: &[&ExpectationResult], lists: Lists) -> Vec<Block> {
 
 /// Cases of expectations: the value of each, its bound, and the case it is compared with.
 pub(crate) fn expectations(all: &[&ExpectationResult]) -> Table {
-    let rows = all.iter().map(|one| TableRow {
-        below: {
-            let against = one.against.as_ref();
-            let against = against.map(|id| format!("of {id}"));
-            against.into_iter().chain(one.reason.clone()).collect()
-        },
-        ..TableRow::new(
-            one.subject(),
-            vec![
-                match one.metric {
-                    Quantity::Metric(metric) => not_device(metric),
-                    ref figure => figure.to_string(),
-                },
-                one.value.map_or_else(String::new, |_| one.value_text()),
-                one.interval().unwrap_or_default(),
-                one.allowed(),
-            ],
-        )
+    let rows = all.iter().map(|one| {
+        let against = one.against.iter().map(|id| format!("of {id}"));
+        let below = against.chain(one.reason.clone()).collect();
+        let cells = vec![
+            match one.metric {
+                Quantity::Metric(metric) => not_device(metric),
+                ref figure => figure.to_string(),
+            },
+            one.value.map_or_else(String::new, |_| one.value_text()),
+            one.interval().unwrap_or_default(),
+            one.allowed(),
+        ];
+        TableRow::new(one.subject(), cells).with_below(below)
     });
     let heads = vec!["metric", "value", "90 % interval", "allowed"];
     Table {
@@ -415,10 +389,8 @@ pub(crate) fn expectations(all: &[&ExpectationResult]) -> Table {
 /// Facts in which the sides differ.
 pub(crate) fn mismatches(all: &[Mismatch], lists: Lists) -> Block {
     let rows = lists.shown(all).iter().map(|mismatch| {
-        TableRow::new(
-            mismatch.field.clone(),
-            vec![mismatch.base.clone(), mismatch.head.clone()],
-        )
+        let cells = vec![mismatch.base.clone(), mismatch.head.clone()];
+        TableRow::new(&mismatch.field, cells)
     });
     let table = Table::new("fact", vec!["base", "head"], rows);
     Block::Table(table.with_rest(lists.rest(all.len())))
@@ -426,11 +398,8 @@ pub(crate) fn mismatches(all: &[Mismatch], lists: Lists) -> Block {
 
 /// Every case of a run without a base: what it takes, its rate, and the range of its invocations.
 fn every_alone(rows: &[Row], lists: Lists) -> Vec<Block> {
-    let most = if rows.len() <= FEW {
-        rows.len()
-    } else {
-        lists.most
-    };
+    let all = rows.len();
+    let most = if all <= FEW { all } else { lists.most };
     let lists = Lists { most, ..lists };
     let cells = |row: &Row| {
         let Some(timing) = &row.head else {
@@ -451,7 +420,7 @@ fn every_alone(rows: &[Row], lists: Lists) -> Vec<Block> {
     };
     let table = cases(lists.shown(rows), vec!["time", "rate", "spread"], cells);
     let mut blocks = vec![
-        heading("Every case", rows.len(), Tone::Calm),
+        Block::counted("Every case", rows.len(), Tone::Calm),
         Block::Table(table.with_rest(lists.rest(rows.len()))),
     ];
     let mut timings = rows.iter().filter_map(|row| row.head.as_ref());
@@ -515,6 +484,7 @@ mod tests {
     use regatta_core::suite::Metric;
     use regatta_judge::judgement::{Cause, Word};
     use regatta_worker::case::CaseId;
+    use regatta_worker::joined::Joined;
 
     fn plain(scene: &fixture::Scene) -> String {
         terminal(&scene.judgement, false).text(false)
@@ -588,11 +558,8 @@ mod tests {
         let mut scene = fixture::failed();
         let rows = &mut scene.judgement.rows;
         rows.retain(|row| row.word != Word::Regressed || row.findings.len() > 1);
-        let mut row = rows
-            .iter()
-            .find(|row| row.findings.len() > 1)
-            .unwrap()
-            .clone();
+        let mut several = rows.iter().filter(|row| row.findings.len() > 1);
+        let mut row = several.next().unwrap().clone();
         row.case.0 = "torch/efficient:s9000,d32,bwd".into();
         rows.push(row);
         let text = plain(&scene);
@@ -656,7 +623,7 @@ mod tests {
         scene.judgement.rows.retain(|row| row.case == case);
         let text = plain(&scene);
         let (_, list) = text.split_once("Regressed (1)\n").unwrap();
-        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let words = |line: &str| line.split_whitespace().joined(" ");
         let lines: Vec<String> = list.lines().take(5).map(words).collect();
         assert_eq!(lines[0], "case metric base head change 90 % interval");
         let host = "host time 52.1 µs 352.4 µs 6.76x [6.72x, 6.80x]";

@@ -15,6 +15,7 @@ use super::{RenderError, Report};
 use regatta_judge::judgement::{
     ExpectationResult, Judgement, Row, Uncounted, Verdict, VerdictOutcome, Word,
 };
+use regatta_worker::joined::Joined;
 use regatta_worker::units::Nanoseconds;
 
 /// Writes `junit.xml`.
@@ -93,19 +94,12 @@ fn verdict(verdict: &Verdict) -> Test {
         VerdictOutcome::Failed => Some("failure"),
         VerdictOutcome::Inconclusive => Some("error"),
     };
-    let sentences = verdict.sentences();
+    let [message, body] = ["; ", "\n"].map(|separator| verdict.sentences().join(separator));
     Test {
         class: "regatta".into(),
         name: "verdict".into(),
         time: None,
-        problem: element.map(|element| {
-            (
-                element,
-                "verdict",
-                sentences.join("; "),
-                sentences.join("\n"),
-            )
-        }),
+        problem: element.map(|element| (element, "verdict", message, body)),
     }
 }
 
@@ -117,10 +111,7 @@ fn case(row: &Row) -> Test {
             let of_metric = row.regressed().next().and_then(|_| evidence(row));
             let (kind, message) = match of_metric {
                 Some(parts) => ("regressed", parts.join("   ")),
-                None => {
-                    let changes: Vec<_> = row.worth_telling().map(ToString::to_string).collect();
-                    ("structure", changes.join("; "))
-                }
+                None => ("structure", row.worth_telling().joined("; ")),
             };
             Some(("failure", kind, message, explanation(row).join("\n")))
         }
@@ -134,7 +125,7 @@ fn case(row: &Row) -> Test {
         Word::Skipped | Word::Inconclusive => {
             let parts = [text.to_owned(), reason];
             let parts = parts.into_iter().filter(|part| !part.is_empty());
-            let message = parts.collect::<Vec<_>>().join(": ");
+            let message = parts.joined(": ");
             Some(("skipped", text, message, String::new()))
         }
         Word::Improved | Word::Same | Word::New => None,
@@ -154,8 +145,10 @@ fn expectation(result: &ExpectationResult) -> Test {
     let text = result.reason.clone().unwrap_or_default();
     let problem = match result.word {
         Word::Regressed => {
-            let body = against.into_iter().chain(result.reason.clone());
-            let body = body.collect::<Vec<_>>().join("\n");
+            let body = against
+                .into_iter()
+                .chain(result.reason.clone())
+                .joined("\n");
             Some(("failure", "expectation", result.sentence(), body))
         }
         Word::Missing => Some(("error", "missing", text.clone(), text)),
@@ -214,20 +207,13 @@ mod tests {
 
     #[test]
     fn a_run_that_was_not_judged_is_never_green() {
-        assert!(
-            fixture::refused()
-                .shown(Format::Junit)
-                .contains(r#"errors="1""#)
-        );
-        assert!(
-            fixture::empty()
-                .shown(Format::Junit)
-                .contains(r#"errors="1""#)
-        );
-        assert!(
-            fixture::passed()
-                .shown(Format::Junit)
-                .contains(r#"failures="0" errors="0""#)
-        );
+        for (scene, counts) in [
+            (fixture::refused(), r#"errors="1""#),
+            (fixture::empty(), r#"errors="1""#),
+            (fixture::passed(), r#"failures="0" errors="0""#),
+        ] {
+            let text = scene.shown(Format::Junit);
+            assert!(text.contains(counts), "{text}");
+        }
     }
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use super::text::one_line;
 use regatta_worker::case::{Case, CaseId};
+use regatta_worker::joined::Joined;
 use regatta_worker::operator::{AXES, axis};
 
 /// The short names of the cases of a list.
@@ -45,12 +46,12 @@ impl Tokens {
     fn without(&self, common: &[String]) -> String {
         let left = |tokens: &[String]| -> String {
             let tokens = tokens.iter().filter(|token| !common.contains(token));
-            tokens.map(String::as_str).collect::<Vec<_>>().join(",")
+            tokens.joined(",")
         };
         let variant = left(std::slice::from_ref(&self.variant));
         let parts = [variant, left(&self.problem), left(&self.params)];
         let parts = parts.iter().filter(|part| !part.is_empty());
-        one_line(&parts.map(String::as_str).collect::<Vec<_>>().join(":"))
+        one_line(&parts.joined(":"))
     }
 }
 
@@ -110,9 +111,9 @@ impl<'a> Labels<'a> {
                 _ => format!("{name}={value}"),
             })
         });
-        match parts.collect::<Vec<_>>() {
+        match parts.joined(",") {
             parts if parts.is_empty() => one_line(&case.to_string()),
-            parts => one_line(&parts.join(",")),
+            parts => one_line(&parts),
         }
     }
 }

@@ -292,12 +292,8 @@ mod tests {
                 assert!(text.len() < 200_000, "{name}: {}", text.len());
             }
         }
-        assert!(
-            judgement::terminal(&scene.judgement, false)
-                .text(false)
-                .len()
-                < 10_000
-        );
+        let text = judgement::terminal(&scene.judgement, false).text(false);
+        assert!(text.len() < 10_000, "{}", text.len());
     }
 
     /// Each format for people has the estimate and the interval of the one case that regressed.
@@ -329,12 +325,8 @@ mod tests {
         let mut table = ::csv::Reader::from_reader(table.as_bytes());
         let names = table.headers().unwrap().clone();
         let cells = table.records().next().unwrap().unwrap();
-        let columns = [
-            "device_ratio",
-            "device_ratio_low_90",
-            "device_ratio_high_90",
-        ];
-        let cell = |column| &cells[names.iter().position(|name| name == column).unwrap()];
+        let columns = ["ratio", "ratio_low_90", "ratio_high_90"].map(|end| format!("device_{end}"));
+        let cell = |column| &cells[names.iter().position(|name| *name == column).unwrap()];
         assert_eq!(columns.map(cell), figures.map(|figure| figure.to_string()));
         let drawn = figures.map(|figure| format!("{figure:.4}")).join(",");
         assert!(scene.shown(Format::Html).contains(&format!("[{drawn}]")));

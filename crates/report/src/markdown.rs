@@ -58,8 +58,7 @@ impl Document {
             Tone::Bad => "❌ ",
             Tone::Doubtful => "⚠️ ",
         };
-        let title = [&self.word, &self.subject];
-        let title: Vec<String> = title.iter().map(|part| prose(part)).collect();
+        let title = [&self.word, &self.subject].map(|part| prose(part));
         let mut out = format!("### {sign}{}\n", title.join(": "));
         if !self.sentence.is_empty() {
             let _ = writeln!(out, "\n{}", prose(&self.sentence));

@@ -8,6 +8,7 @@ use super::text::shell_command;
 use regatta_core::suite::{Metric, names_a_file};
 use regatta_judge::judgement::{ExpectationResult, Judgement, Row, Word};
 use regatta_measure::laps::TimeSpent;
+use regatta_worker::joined::Joined;
 use regatta_worker::units::{Elapsed, Nanoseconds, Share};
 
 /// Lists of cases, what to act upon first.
@@ -88,9 +89,8 @@ impl<'a> SortedRows<'a> {
             (list.is_none(), list, !open, row.word)
         };
         let ranked = rows.iter().enumerate();
-        let mut ranked: Vec<_> = ranked
-            .map(|(place, row)| (rank(row), row.ratio(), place))
-            .collect();
+        let ranked = ranked.map(|(place, row)| (rank(row), row.ratio(), place));
+        let mut ranked: Vec<_> = ranked.collect();
         ranked.sort_by(|(a, ratio, _), (b, other, _)| {
             let slower = other.total_cmp(ratio);
             let improved = a.3 == Word::Improved;
@@ -105,9 +105,8 @@ impl<'a> SortedRows<'a> {
         }
         let places = ranked.into_iter().map(|(.., place)| place).collect();
         let expectations = judgement.expectations.iter();
-        let mut violated: Vec<_> = expectations
-            .filter(|result| result.word == Word::Regressed)
-            .collect();
+        let violated = expectations.filter(|result| result.word == Word::Regressed);
+        let mut violated: Vec<_> = violated.collect();
         violated.sort_by(|a, b| b.excess().total_cmp(&a.excess()));
         SortedRows {
             places,
@@ -147,10 +146,8 @@ pub(crate) fn reproduce(report: &Report, pattern: &str) -> String {
     let suite = &header.suite;
     let (mut command, mut versions) = ("run", Vec::new());
     let mut push = |flag: &str, value: &str| versions.extend([flag.to_owned(), value.to_owned()]);
-    match report
-        .base
-        .map(|base| (base, &base.header.pairing, &header.pairing))
-    {
+    let base = report.base;
+    match base.map(|base| (base, &base.header.pairing, &header.pairing)) {
         None => {}
         Some((_, Some(base), Some(head))) => {
             let gates = header.argv.get(1).is_some_and(|word| word == "gate");
@@ -200,13 +197,10 @@ pub fn took(took: Nanoseconds, head: TimeSpent, base: Option<TimeSpent>) -> Stri
     ];
     let parts = sides.into_iter().chain(others);
     let parts = parts.filter(|(_, time)| time.share_of(took) >= MIN_SHARE);
-    let parts: Vec<String> = parts
-        .map(|(name, time)| format!("{name} {}", Elapsed(time)))
-        .collect();
-    if parts.is_empty() {
-        Elapsed(took).to_string()
-    } else {
-        format!("{}: {}", Elapsed(took), parts.join(", "))
+    let parts = parts.map(|(name, time)| format!("{name} {}", Elapsed(time)));
+    match parts.joined(", ") {
+        parts if parts.is_empty() => Elapsed(took).to_string(),
+        parts => format!("{}: {parts}", Elapsed(took)),
     }
 }
 
@@ -231,15 +225,13 @@ mod tests {
             ..TimeSpent::default()
         };
         let whole = seconds(161.0);
-        assert_eq!(
-            took(whole, head, Some(base)),
-            "2 min 41 s: base 1 min 10 s, head 1 min 11 s, checking clocks 2.00 s, \
-             starting workers 9.00 s, judging 1.00 s"
-        );
-        assert_eq!(
-            took(whole, head, None),
-            "2 min 41 s: measuring 1 min 11 s, checking clocks 2.00 s, starting workers 9.00 s, \
-             judging 1.00 s"
-        );
+        for (base, sides) in [
+            (Some(base), "base 1 min 10 s, head 1 min 11 s"),
+            (None, "measuring 1 min 11 s"),
+        ] {
+            let others = "checking clocks 2.00 s, starting workers 9.00 s, judging 1.00 s";
+            let expected = format!("2 min 41 s: {sides}, {others}");
+            assert_eq!(took(whole, head, base), expected);
+        }
     }
 }

@@ -9,6 +9,7 @@ use crate::document::{Block, Document, Table, TableRow, Tone};
 use crate::labels::Labels;
 use crate::text::{shorten, shorten_middle, width, wrap};
 use regatta_worker::case::CaseId;
+use regatta_worker::joined::Joined;
 
 /// Widest line.
 pub const COLUMNS: usize = 80;
@@ -142,8 +143,7 @@ impl Screen<'_> {
         let word = &document.word;
         let subject = shorten(&document.subject, 40);
         let parts = [&*subject, &document.sentence].into_iter();
-        let rest: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
-        let rest = rest.join(": ");
+        let rest = parts.filter(|part| !part.is_empty()).joined(": ");
         if word.is_empty() {
             return self.paragraph(0, FURTHER, &rest);
         }

@@ -14,6 +14,7 @@ use regatta_measure::versions::Version;
 use regatta_measure::versions::bisect::{CaseReading, Ending, FoundStep, Searched, Tried, skipped};
 use regatta_measure::versions::search::Towards;
 use regatta_worker::case::CaseId;
+use regatta_worker::joined::Joined;
 use regatta_worker::units::counted;
 
 pub use shown::{page, reading, text};
@@ -95,19 +96,13 @@ impl Bisect<'_> {
     fn again(&self) -> Option<Vec<String>> {
         let step = self.found()?;
         let suite = self.arguments.iter().map(|word| shell_quoted(word));
-        let first = std::iter::once("regatta compare".to_owned()).chain(suite);
-        let mut words = vec![first.collect::<Vec<_>>().join(" ")];
+        let mut words = vec![format!("regatta compare {}", suite.joined(" "))];
         for (option, version) in [("--base", &step.before), ("--head", &step.after)] {
-            words.push(format!(
-                "{option} {}",
-                shell_quoted(&version.spec.to_string())
-            ));
+            let spec = shell_quoted(&version.spec.to_string());
+            words.push(format!("{option} {spec}"));
         }
         Some(words)
     }
-}
-
-impl Bisect<'_> {
     /// The comparison with the good end of a version that is faster again.
     fn left(&self) -> Option<&CaseReading> {
         let step = self.found()?;
@@ -152,30 +147,25 @@ impl Bisect<'_> {
             Ending::Found(found) if found.suspects.is_empty() => {
                 let name = &found.after.name;
                 let good = self.row.first().map_or("the good end", |good| &good.name);
-                match self.left().and_then(|left| left.metric.as_ref()) {
-                    Some(left) if left.change.word == Word::Regressed => (
-                        "PARTLY BETTER",
-                        format!(
-                            "{name} gives back the most, and is still {} than {good}",
-                            left.change.ratio.in_words()
-                        ),
-                    ),
-                    Some(left) if left.change.word == Word::Inconclusive => (
-                        "FOUND",
-                        format!(
-                            "{name} gives back the most; whether it is as good as {good} again is \
-                             not decided"
-                        ),
-                    ),
+                let left = self.left().and_then(|left| left.metric.as_ref());
+                let left = left.map(|left| (left.change.word, left.change.ratio.in_words()));
+                let most = format!("{name} gives back the most");
+                match left {
+                    Some((Word::Regressed, slower)) => {
+                        let sentence = format!("{most}, and is still {slower} than {good}");
+                        ("PARTLY BETTER", sentence)
+                    }
+                    Some((Word::Inconclusive, _)) => {
+                        let open = format!("whether it is as good as {good} again is not decided");
+                        ("FOUND", format!("{most}; {open}"))
+                    }
                     _ => ("FOUND", format!("{name} is {what}")),
                 }
             }
             Ending::Found(found) => {
-                let names: Vec<&str> = found.suspects.iter().map(|v| v.name.as_str()).collect();
-                (
-                    "ONE OF THESE",
-                    format!("{what} is one of {}", names.join(", ")),
-                )
+                let names = found.suspects.iter().map(|version| &version.name);
+                let names = names.joined(", ");
+                ("ONE OF THESE", format!("{what} is one of {names}"))
             }
             Ending::NoDifference { .. } if self.is_undecided() => {
                 let change = match self.towards {
@@ -187,21 +177,19 @@ impl Bisect<'_> {
             }
             Ending::NoDifference { looked_at, .. } => {
                 let between = looked_at.iter().rev().skip(1).next_back();
-                let between =
-                    between.map(|version| format!(", nor does {} between them", version.name));
+                let between = between.map_or(String::new(), |version| {
+                    format!(", nor does {} between them", version.name)
+                });
                 let change = match self.towards {
                     Towards::Bad => "no change for the worse",
                     Towards::Fixed => "no change for the better",
                 };
-                (
-                    "NO DIFFERENCE",
-                    format!("{ends} show {change}{}", between.unwrap_or_default()),
-                )
+                ("NO DIFFERENCE", format!("{ends} show {change}{between}"))
             }
-            Ending::Spread { .. } => (
-                "NO ONE STEP",
-                format!("the change between {ends} is spread over several versions"),
-            ),
+            Ending::Spread { .. } => {
+                let sentence = format!("the change between {ends} is spread over several versions");
+                ("NO ONE STEP", sentence)
+            }
             Ending::NoEnd { end, .. } => {
                 ("INCONCLUSIVE", format!("{} cannot be measured", end.name))
             }

@@ -34,11 +34,8 @@ pub fn text(bisect: &Bisect) -> String {
 /// # Errors
 /// When the figure or the template does not fit its data.
 pub fn page(bisect: &Bisect) -> Result<String, RenderError> {
-    let comparisons = Block::Table(Table::new(
-        "version",
-        vec!["number", "against", "change", "says"],
-        steps(bisect),
-    ));
+    let heads = vec!["number", "against", "change", "says"];
+    let comparisons = Block::Table(Table::new("version", heads, steps(bisect)));
     let heading = Block::heading("Comparisons, in the order made");
     document(bisect, vec![heading, comparisons]).page()
 }
@@ -55,11 +52,7 @@ fn document(bisect: &Bisect, body: Vec<Block>) -> Document {
                 format!("{low} {ARROW} {high}: {}", part.ratio.in_words())
             });
             let mut items: Vec<ListItem> = match case {
-                Some(case) => vec![ListItem {
-                    text: case.to_string(),
-                    below: part.collect(),
-                    ..ListItem::default()
-                }],
+                Some(case) => vec![ListItem::from(case.to_string()).with_below(part.collect())],
                 None => part.map(ListItem::from).collect(),
             };
             let hint = "no two neighbours differ by more than what chance does: more invocations \
@@ -122,11 +115,7 @@ fn read_case(case: &CaseReading, against: &str) -> ListItem {
     parts.extend(reading(case));
     parts.push(against.to_owned());
     let below = std::iter::once(parts.join(", ")).chain(case.cause.clone());
-    ListItem {
-        text: case.case.to_string(),
-        below: below.collect(),
-        ..ListItem::default()
-    }
+    ListItem::from(case.case.to_string()).with_below(below.collect())
 }
 
 fn no_difference(bisect: &Bisect, largest: Option<&CaseReading>) -> Vec<ListItem> {
@@ -134,13 +123,11 @@ fn no_difference(bisect: &Bisect, largest: Option<&CaseReading>) -> Vec<ListItem
     if let Some(largest) = largest {
         let word = largest.word().unwrap_or(Word::Missing);
         let mut item = read_case(largest, &format!("{} (the ends)", word.name()));
-        let sees = largest
-            .metric
-            .as_ref()
-            .and_then(|metric| metric.change.detectable);
-        let sees =
-            sees.map(|sees| format!("this comparison may hide a change of less than {sees}"));
-        item.below.extend(sees);
+        let metric = largest.metric.as_ref();
+        if let Some(sees) = metric.and_then(|metric| metric.change.detectable) {
+            let words = "this comparison may hide a change of less than";
+            item.below.push(format!("{words} {sees}"));
+        }
         items.push(item);
     }
     if bisect.is_undecided() {
@@ -168,15 +155,13 @@ fn steps(bisect: &Bisect) -> Vec<TableRow> {
         let change = read.and_then(reading);
         let word = read.and_then(CaseReading::word);
         let reason = tried.why_skipped(bisect.case()).filter(|_| word.is_none());
+        let cells = vec![
+            (number + 1).to_string(),
+            bisect.row[tried.low].name.clone(),
+            change.unwrap_or_default(),
+            word.map_or("skipped", Word::name).to_owned(),
+        ];
         TableRow {
-            link: String::new(),
-            label: bisect.row[tried.high].name.clone(),
-            cells: vec![
-                (number + 1).to_string(),
-                bisect.row[tried.low].name.clone(),
-                change.unwrap_or_default(),
-                word.map_or("skipped", Word::name).to_owned(),
-            ],
             tone: match word {
                 Some(Word::Regressed) => Tone::Bad,
                 Some(Word::Improved) => Tone::Good,
@@ -184,6 +169,7 @@ fn steps(bisect: &Bisect) -> Vec<TableRow> {
                 _ => Tone::Doubtful,
             },
             below: reason.into_iter().collect(),
+            ..TableRow::new(&bisect.row[tried.high].name, cells)
         }
     });
     each.collect()

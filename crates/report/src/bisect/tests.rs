@@ -6,6 +6,7 @@ use super::*;
 use crate::fixture::{fits, stands_alone};
 use regatta_core::record::PairSide;
 use regatta_measure::versions::bisect::Stretch;
+use regatta_worker::joined::Joined;
 use regatta_worker::units::Ratio;
 
 fn of(ratio: f64) -> CaseReading {
@@ -123,7 +124,7 @@ fn a_version_that_gave_back_a_part_is_not_called_good_again() {
     scene.searched.metric = Metric::CpuTime;
     let (text, page) = scene.shown();
     assert!(text.starts_with("PARTLY BETTER"), "{text}");
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = text.split_whitespace().joined(" ");
     for shown in [text, page] {
         for words in [
             "and is still 22.0 % slower than jax 0.4.38",
@@ -172,11 +173,8 @@ fn answers_that_name_no_version() {
         let (text, _) = Scene::of(row.clone(), ratios, ending).shown();
         all += &format!("{text}\n");
     }
-    let mut scene = Scene::of(
-        row.clone(),
-        &[(4, Some(1.04)), (2, Some(1.01))],
-        no_change(),
-    );
+    let ratios = [(4, Some(1.04)), (2, Some(1.01))];
+    let mut scene = Scene::of(row.clone(), &ratios, no_change());
     let reading = scene.searched.tried[0].cases[0].metric.as_mut().unwrap();
     reading.change.word = Word::Inconclusive;
     all += &scene.shown().0;

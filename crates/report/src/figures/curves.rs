@@ -8,6 +8,7 @@ use super::{AxisUnit, Figure, LinePlot, PlotLine};
 use crate::Report;
 use crate::device::{intensity, reached};
 use regatta_judge::judgement::Row;
+use regatta_worker::joined::Joined;
 use regatta_worker::units::{Nanoseconds, Rate, Ratio, Share};
 
 /// Colours of lines; those beyond are muted.
@@ -43,12 +44,10 @@ fn fastest<'a>(slice: &Slice<'a>) -> Vec<(f64, &'a str, f64)> {
 
 /// The plot of a slice: the values that are its labels, and no line yet.
 fn plot(slice: &Slice, fastest: &[(f64, &str, f64)], unit: AxisUnit) -> LinePlot {
+    let labels = fastest.iter().map(|(at, ..)| (*at, at.to_string()));
     LinePlot {
         across: slice.axis.clone(),
-        labels: fastest
-            .iter()
-            .map(|(at, ..)| (*at, at.to_string()))
-            .collect(),
+        labels: labels.collect(),
         logarithmic: true,
         unit,
         tall: 380.0,
@@ -58,23 +57,19 @@ fn plot(slice: &Slice, fastest: &[(f64, &str, f64)], unit: AxisUnit) -> LinePlot
 
 /// A sentence's beginning and the other axes: `Device time against seq; head_dim 128, causal`.
 fn about(slice: &Slice, quantity: &str) -> String {
-    let others = if slice.others.is_empty() {
-        String::new()
-    } else {
-        format!("; {}", slice.others)
-    };
-    format!("{quantity} against {}{others}", slice.axis)
+    let parts = [&format!("{quantity} against {}", slice.axis), &slice.others];
+    parts
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .joined("; ")
 }
 
 /// The time of each variant along the axis, the base's dashed.
 pub(super) fn times(slice: &Slice) -> Option<Figure> {
     let fastest = fastest(slice);
     let (last, best, time) = *fastest.last()?;
-    let since = fastest
-        .iter()
-        .rev()
-        .take_while(|(_, name, _)| *name == best)
-        .last()?;
+    let back = fastest.iter().rev();
+    let since = back.take_while(|(_, name, _)| *name == best).last()?;
     let axis = &slice.axis;
     let title = match slice.lines.len() {
         1 => format!("{best} takes {} at {axis} {last}", Nanoseconds(time)),
@@ -86,19 +81,16 @@ pub(super) fn times(slice: &Slice) -> Option<Figure> {
     let mut compared = "";
     for (place, (name, points)) in slice.lines.iter().take(MAX_LINES).enumerate() {
         let line = |kind, read: &dyn Fn(&Row) -> Option<f64>| {
-            let points = points.iter();
-            let points =
-                points.filter_map(|(at, row)| Some((*at, read(row)?, row.case.to_string())));
+            let point = |(at, row): &(f64, &Row)| Some((*at, read(row)?, row.case.to_string()));
             PlotLine {
                 name: String::new(),
                 ink: colour(place),
-                points: points.collect(),
+                points: points.iter().filter_map(point).collect(),
                 kind,
             }
         };
-        let base = line(PlotLineKind::Dashed, &|row| {
-            Some(row.base.as_ref()?.median_ns.0)
-        });
+        let base = |row: &Row| Some(row.base.as_ref()?.median_ns.0);
+        let base = line(PlotLineKind::Dashed, &base);
         if !base.points.is_empty() {
             compared = ", the base dashed";
             plot.lines.push(base);
@@ -165,10 +157,8 @@ pub(super) fn roofline(report: &Report) -> Option<Figure> {
         else {
             continue;
         };
-        let dtype = row
-            .case
-            .case()
-            .map_or(String::new(), |case| case.facet("dtype"));
+        let case = row.case.case();
+        let dtype = case.map_or(String::new(), |case| case.facet("dtype"));
         let roof = (1e12 * tflops, 1e9 * gbps, dtype);
         if !roofs.contains(&roof) {
             roofs.push(roof);
@@ -178,27 +168,21 @@ pub(super) fn roofline(report: &Report) -> Option<Figure> {
             best = Some((share, row));
         }
         let place = lines.len();
-        let line = lines
-            .entry(variant(row))
-            .or_insert_with_key(|name| PlotLine {
-                name: (*name).to_owned(),
-                ink: colour(place),
-                points: Vec::new(),
-                kind: PlotLineKind::Apart,
-            });
+        let line = lines.entry(variant(row));
+        let line = line.or_insert_with_key(|name| PlotLine {
+            name: (*name).to_owned(),
+            ink: colour(place),
+            points: Vec::new(),
+            kind: PlotLineKind::Apart,
+        });
         let across = intensity(row, &header.operators);
-        line.points
-            .push((across, 1e12 * rate.0, row.case.to_string()));
+        let point = (across, 1e12 * rate.0, row.case.to_string());
+        line.points.push(point);
     }
     let (share, fullest) = best?;
-    let points = || {
-        lines
-            .values()
-            .flat_map(|line| &line.points)
-            .map(|(at, ..)| *at)
-    };
-    let (low, high) = points().fold((f64::INFINITY, 0_f64), |(low, high), at| {
-        (low.min(at), high.max(at))
+    let points = lines.values().flat_map(|line| &line.points);
+    let (low, high) = points.fold((f64::INFINITY, 0_f64), |(low, high), (at, ..)| {
+        (low.min(*at), high.max(*at))
     });
     let mut plot = LinePlot {
         across: "FLOP for each byte that any implementation must move".to_owned(),
@@ -219,14 +203,10 @@ pub(super) fn roofline(report: &Report) -> Option<Figure> {
         });
     }
     plot.lines.extend(lines.into_values().take(MAX_LINES));
-    let title = format!(
-        "{} reaches {} of the measured peak",
-        fullest.case,
-        Share(share)
-    );
-    let about = format!(
-        "Rate against work for each byte; the roof is what this device reached: {}",
-        crate::html::roof(header)
-    );
+    let (share, case) = (Share(share), &fullest.case);
+    let title = format!("{case} reaches {share} of the measured peak");
+    let roof = crate::html::roof(header);
+    let about =
+        format!("Rate against work for each byte; the roof is what this device reached: {roof}");
     Some(plot.figure("roofline", title, about))
 }

@@ -9,7 +9,7 @@ use super::paint::width;
 use super::scale::{Scale, is_drawable, time_labels};
 use super::{ASIDE, Figure, LABEL, Letters, Sheet};
 use crate::html::taken;
-use crate::summary::SortedRows;
+use crate::summary::{SortedRows, evidence};
 use crate::{RenderError, Report};
 use regatta_core::record::Entry;
 use regatta_judge::judgement::{Row, Timing};
@@ -70,19 +70,14 @@ pub(super) fn figure(report: &Report, summary: &SortedRows) -> Result<Option<Fig
             let verb = if apart { "lie apart" } else { "overlap" };
             format!("{}: the invocations of head and base {verb}", first.case)
         }
-        _ => format!(
-            "The invocations of {} differ most: by {}",
-            first.case,
-            Share(spread(first))
-        ),
+        _ => {
+            let (case, spread) = (&first.case, Share(spread(first)));
+            format!("The invocations of {case} differ most: by {spread}")
+        }
     };
     let about = "Samples of each invocation, a row each; the bar is the median of its side";
-    Ok(Some(Figure::new(
-        "distributions",
-        title,
-        about,
-        move |wide| draw(&cases, wide),
-    )))
+    let draw = move |wide| draw(&cases, wide);
+    Ok(Some(Figure::new("distributions", title, about, draw)))
 }
 
 /// Range of the invocations' medians over the median.
@@ -100,38 +95,25 @@ fn case(row: &Row, head: &Samples, base: &Samples) -> SampledCase {
     ];
     let there = sides.iter().filter(|(_, _, timing, _)| timing.is_some());
     // Samples of one side beside medians of the other would not be alike.
-    let sampled = there
-        .clone()
-        .all(|(.., samples)| samples.contains_key(&*row.case.0));
+    let id = &*row.case.0;
+    let sampled = there.clone().all(|(.., samples)| samples.contains_key(id));
     let sides = there.filter_map(|(name, ink, timing, samples)| {
         let timing = timing.as_ref()?;
-        let medians = || {
-            numbers(&timing.invocations_ns)
-                .into_iter()
-                .map(|ns| vec![ns])
-                .collect()
-        };
+        let medians = numbers(&timing.invocations_ns).into_iter();
         Some(SideSamples {
             name,
             ink,
             median: timing.median_ns.0,
             invocations: if sampled {
-                samples[&*row.case.0].clone()
+                samples[id].clone()
             } else {
-                medians()
+                medians.map(|ns| vec![ns]).collect()
             },
         })
     });
     SampledCase {
         id: row.case.to_string(),
-        times: row.first_metric().map_or_else(
-            || {
-                row.head
-                    .as_ref()
-                    .map_or_else(String::new, |head| head.median_ns.to_string())
-            },
-            |_| crate::summary::evidence(row).unwrap_or_default().join(", "),
-        ),
+        times: evidence(row).unwrap_or_default().join(", "),
         sides: sides.collect(),
     }
 }
@@ -154,12 +136,12 @@ fn draw(cases: &[SampledCase], wide: f64) -> Sheet {
         };
         sheet.text((x, y), &case.times, ASIDE, anchor);
         y += 16.0;
-        let all = || {
-            case.sides
-                .iter()
-                .flat_map(|side| side.invocations.iter().flatten())
-        };
-        let mut sorted: Vec<f64> = all().copied().filter(|ns| is_drawable(*ns)).collect();
+        let all = case
+            .sides
+            .iter()
+            .flat_map(|side| &side.invocations)
+            .flatten();
+        let mut sorted: Vec<f64> = all.copied().filter(|ns| is_drawable(*ns)).collect();
         sorted.sort_by(f64::total_cmp);
         let (Some(&low), Some(&high)) = (sorted.first(), sorted.last()) else {
             continue;

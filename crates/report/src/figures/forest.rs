@@ -32,14 +32,8 @@ struct ForestRow {
 /// The figure; `None` where no case was compared.
 pub(super) fn figure(report: &Report, summary: &SortedRows) -> Option<Figure> {
     let judgement = report.judgement;
-    let threshold = report
-        .head
-        .header
-        .rules
-        .policy
-        .threshold
-        .0
-        .clamp(0.001, 1.0);
+    let threshold = report.head.header.rules.policy.threshold;
+    let threshold = threshold.0.clamp(0.001, 1.0);
     let rows = summary.places.iter().map(|&place| &judgement.rows[place]);
     let cases = rows.filter_map(|row| {
         let metric = row.metric(Metric::Device)?;
@@ -83,13 +77,12 @@ pub(super) fn figure(report: &Report, summary: &SortedRows) -> Option<Figure> {
 
 /// The finding.
 fn title(judgement: &Judgement, all: usize, threshold: f64) -> String {
-    let devices = || {
-        judgement
-            .rows
-            .iter()
-            .filter_map(|row| row.metric(Metric::Device))
+    let rows = judgement.rows.iter();
+    let devices = rows.filter_map(|row| row.metric(Metric::Device));
+    let of_word = |word| {
+        let devices = devices.clone();
+        devices.filter(move |metric| metric.change.word == word)
     };
-    let of_word = |word| devices().filter(move |metric| metric.change.word == word);
     let (slower, faster) = (of_word(Word::Regressed), of_word(Word::Improved));
     let most = |ratios: &mut dyn Iterator<Item = f64>| {
         let largest = ratios.max_by(|a, b| a.ln().abs().total_cmp(&b.ln().abs()));
@@ -139,13 +132,11 @@ fn draw(cases: &[ForestRow], threshold: f64, wide: f64) -> Sheet {
     // On a telephone an id has a line of its own.
     let (row, lower) = if narrow { (42.0, 13.0) } else { (26.0, 0.0) };
     let (top, bottom) = (22.0, 22.0 + row * cases.len() as f64);
-    let ends = cases
-        .iter()
-        .flat_map(|case| case.interval.into_iter().flat_map(|(a, b)| [a, b]));
+    let ends = cases.iter().filter_map(|case| case.interval);
+    let ends = ends.flat_map(|(low, high)| [low, high]);
     let band = [1.0 / (1.0 + threshold), 1.0 + threshold];
-    let values = ends
-        .chain(cases.iter().map(|case| case.ratio))
-        .chain(band.map(|end| end.powf(1.6)));
+    let ratios = cases.iter().map(|case| case.ratio);
+    let values = ends.chain(ratios).chain(band.map(|end| end.powf(1.6)));
     let (low, high) = values.fold((1_f64, 1_f64), |(low, high), value| {
         (low.min(value), high.max(value))
     });
@@ -207,14 +198,9 @@ fn draw(cases: &[ForestRow], threshold: f64, wide: f64) -> Sheet {
         let room = if narrow { wide } else { names - 10.0 };
         sheet.text(at, fitted(&case.id, 12.0, room), NAME, HPos::Left);
         if let Some((low, high)) = case.interval {
-            sheet.line(
-                [
-                    (scale.at(low), y),
-                    (scale.at(high).max(scale.at(low) + 1.0), y),
-                ],
-                2.5,
-                case.ink,
-            );
+            let from = scale.at(low);
+            let to = scale.at(high).max(from + 1.0);
+            sheet.line([(from, y), (to, y)], 2.5, case.ink);
         }
         let tip = format!("{}: {} {}", case.id, case.times, case.change);
         if changed {

@@ -302,12 +302,8 @@ fn name_ends(sheet: &mut Sheet, mut ends: Vec<(At, &PlotLine)>, room: f64, botto
         *y = y.min(limit);
         limit = *y - LINE;
         let name = fitted(&line.name, 12.0, room);
-        sheet.text(
-            (*x + 10.0, *y),
-            name,
-            Letters(12.0, line.ink, true),
-            HPos::Left,
-        );
+        let letters = Letters(12.0, line.ink, true);
+        sheet.text((*x + 10.0, *y), name, letters, HPos::Left);
     }
 }
 

@@ -12,7 +12,7 @@ use crate::Report;
 use crate::html::linked;
 use crate::judgement::Lists;
 use regatta_judge::judgement::Row;
-use regatta_worker::units::{Ratio, Share, counted};
+use regatta_worker::units::{NONE, Ratio, Share, counted};
 
 /// Columns and rows of a picture.
 const MAX: (usize, usize) = (10, 30);
@@ -69,18 +69,14 @@ impl TimesMatrix {
     pub(crate) fn new(report: &Report) -> Option<TimesMatrix> {
         let threshold = report.head.header.rules.policy.threshold.0;
         let time = |row: &Row| {
-            row.head
-                .as_ref()
-                .map_or(f64::INFINITY, |head| head.median_ns.0)
+            let head = row.head.as_ref();
+            head.map_or(f64::INFINITY, |head| head.median_ns.0)
         };
         let mut shapes: BTreeMap<_, BTreeMap<&str, &Row>> = BTreeMap::new();
         for row in &report.judgement.rows {
             let key = (natural(shape(row)), shape(row));
-            let cell = shapes
-                .entry(key)
-                .or_default()
-                .entry(variant(row))
-                .or_insert(row);
+            let variants = shapes.entry(key).or_default();
+            let cell = variants.entry(variant(row)).or_insert(row);
             // The automatic parameters, or else the fastest ones.
             let rank = |row: &Row| (row.case.0.matches(':').count(), time(row));
             if rank(row) < rank(cell) {
@@ -109,12 +105,11 @@ impl TimesMatrix {
                     return Cell::default();
                 };
                 let ratio = Ratio(time(row) / best);
+                let is_slower = ratio.is_finite() && ratio > Ratio::ONE;
+                let measured = row.head.as_ref().map(|head| head.median_ns.to_string());
                 Cell {
-                    time: row.head.as_ref().map_or_else(
-                        || row.word.name().to_owned(),
-                        |head| head.median_ns.to_string(),
-                    ),
-                    factor: if ratio.is_finite() && ratio > Ratio::ONE {
+                    time: measured.unwrap_or_else(|| row.word.name().to_owned()),
+                    factor: if is_slower {
                         ratio.factor()
                     } else {
                         String::new()
@@ -148,10 +143,8 @@ impl TimesMatrix {
         let (heads, rows) = if variants.len() > names.len() {
             let column = |place: usize| grid.iter().map(|row| row[place].clone()).collect();
             let rows = variants.into_iter().enumerate();
-            (
-                names,
-                rows.map(|(place, name)| (name, column(place))).collect(),
-            )
+            let rows = rows.map(|(place, name)| (name, column(place)));
+            (names, rows.collect())
         } else {
             (variants, names.into_iter().zip(grid).collect())
         };
@@ -177,12 +170,10 @@ impl TimesMatrix {
             0 => String::new(),
             more => format!("; {more} more {name}"),
         };
-        let about = self.about.clone()
-            + &cut(self.rows.len(), MAX.1, "rows")
-            + &cut(self.heads.len(), MAX.0, "columns");
-        Figure::new("matrix", self.title.clone(), about, move |wide| {
-            self.draw(wide)
-        })
+        let rows = cut(self.rows.len(), MAX.1, "rows");
+        let columns = cut(self.heads.len(), MAX.0, "columns");
+        let (title, about) = (self.title.clone(), format!("{}{rows}{columns}", self.about));
+        Figure::new("matrix", title, about, move |wide| self.draw(wide))
     }
 
     fn draw(&self, wide: f64) -> Sheet {
@@ -190,18 +181,13 @@ impl TimesMatrix {
         let mut sheet = Sheet::default();
         let rows = || self.rows.iter().take(MAX.1);
         let columns = self.heads.len().min(MAX.0);
-        let labels = rows()
-            .map(|(label, _)| width(label, 12.0, false))
-            .fold(0.0, f64::max);
-        let labels = (labels + 16.0).min(0.4 * wide);
+        let labels = rows().map(|(label, _)| width(label, 12.0, false));
+        let labels = (labels.fold(0.0, f64::max) + 16.0).min(0.4 * wide);
         let column = ((wide - labels) / columns as f64).min(190.0);
         let right = |place: usize| labels + column * (place + 1) as f64;
-        let heads: Vec<Vec<String>> = self
-            .heads
-            .iter()
-            .take(columns)
-            .map(|head| broken(head, column - 16.0))
-            .collect();
+        let heads = self.heads.iter().take(columns);
+        let heads = heads.map(|head| broken(head, column - 16.0));
+        let heads: Vec<Vec<String>> = heads.collect();
         let lines = heads.iter().map(Vec::len).max().unwrap_or(0);
         let top = 8.0 + 15.0 * lines as f64;
         for (place, head) in heads.iter().enumerate() {
@@ -216,35 +202,21 @@ impl TimesMatrix {
         for (place, (label, cells)) in rows().enumerate() {
             let upper = top + TALL * place as f64;
             let y = upper + TALL / 2.0;
-            sheet.text(
-                (0.0, y),
-                fitted(label, 12.0, labels - 12.0),
-                NAME,
-                HPos::Left,
-            );
+            let label = fitted(label, 12.0, labels - 12.0);
+            sheet.text((0.0, y), label, NAME, HPos::Left);
             for (place, cell) in cells.iter().take(columns).enumerate() {
                 let x = right(place);
                 if cell.fastest {
-                    sheet.area(
-                        (x - column + 3.0, upper + 3.0),
-                        (x - 1.0, upper + TALL - 3.0),
-                        0.16,
-                        "fast",
-                    );
+                    let from = (x - column + 3.0, upper + 3.0);
+                    let to = (x - 1.0, upper + TALL - 3.0);
+                    sheet.area(from, to, 0.16, "fast");
                 }
                 let first = cell.fastest && cell.factor.is_empty();
                 let raised = if cell.factor.is_empty() { 0.0 } else { 8.0 };
-                let time = if cell.time.is_empty() {
-                    "–"
-                } else {
-                    &cell.time
-                };
-                sheet.text(
-                    (x - 8.0, y - raised),
-                    time,
-                    Letters(12.5, "text", first),
-                    HPos::Right,
-                );
+                let has_case = !cell.time.is_empty();
+                let time = if has_case { &cell.time } else { NONE };
+                let letters = Letters(12.5, "text", first);
+                sheet.text((x - 8.0, y - raised), time, letters, HPos::Right);
                 sheet.text((x - 8.0, y + 9.0), &cell.factor, LABEL, HPos::Right);
             }
             sheet.line([(0.0, upper + TALL), (end, upper + TALL)], 1.0, "line");
@@ -272,10 +244,8 @@ fn without_common(names: Vec<&str>) -> (String, Vec<String>) {
     let mut common = parts(names.first().copied().unwrap_or_default());
     common.retain(|part| names.iter().all(|name| parts(name).contains(part)));
     if names.len() < 2 {
-        return (
-            String::new(),
-            names.into_iter().map(str::to_owned).collect(),
-        );
+        let names = names.into_iter().map(str::to_owned);
+        return (String::new(), names.collect());
     }
     let own = |name: &&str| {
         let mut own = parts(name);

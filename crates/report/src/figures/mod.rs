@@ -242,11 +242,8 @@ impl Sheet {
     fn text(&mut self, at: At, text: impl Into<String>, letters: Letters, anchor: HPos) {
         let text = crate::text::one_line(&text.into());
         let Letters(size, ink, bold) = letters;
-        self.mark(
-            Drawn::Text(at, text, size, anchor, bold),
-            ink,
-            String::new(),
-        );
+        let shape = Drawn::Text(at, text, size, anchor, bold);
+        self.mark(shape, ink, String::new());
     }
 
     /// Puts another sheet below this one, with its name above.

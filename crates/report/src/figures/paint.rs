@@ -173,10 +173,8 @@ fn elements(
 
 /// The beginning of an `<svg>`, with its title and description for screen readers.
 fn head(sheet: &Sheet, wide: f64, attributes: &str, title: &str, about: &str) -> String {
-    let (tall, [title, about]) = (
-        sheet.height,
-        [title, about].map(|text| escaped(&one_line(text))),
-    );
+    let tall = sheet.height;
+    let [title, about] = [title, about].map(|text| escaped(&one_line(text)));
     format!(
         r#"<svg {attributes} viewBox="0 0 {} {}" width="{wide}" height="{tall}" role="img"><title>{title}</title><desc>{about}</desc>"#,
         FINE * wide,
@@ -238,12 +236,9 @@ pub(super) fn png(sheet: &Sheet, wide: f64, dark: bool) -> Result<Vec<u8>, Rende
     let mut fine = [r, g, b].repeat(4 * wide * tall);
     let size = (2 * wide as u32, 2 * tall as u32);
     // The bitmap's letters stand on the middle of their line.
-    paint(
-        &mut BitMapBackend::with_buffer(&mut fine, size),
-        sheet,
-        |name| ink(name, dark),
-        0.26,
-    )?;
+    let mut backend = BitMapBackend::with_buffer(&mut fine, size);
+    paint(&mut backend, sheet, |name| ink(name, dark), 0.26)?;
+    drop(backend);
     let mut rows = Vec::with_capacity(tall * (3 * wide + 1));
     for pair in fine.chunks_exact(12 * wide) {
         // The filter of a row: it stays as it is.
@@ -266,10 +261,8 @@ pub(super) fn png(sheet: &Sheet, wide: f64, dark: bool) -> Result<Vec<u8>, Rende
     // Eight bits each of red, green and blue.
     chunk(b"IHDR", &[&wide[..], &tall, &[8, 2, 0, 0, 0]].concat());
     chunk(b"tEXt", b"Software\0regatta");
-    chunk(
-        b"IDAT",
-        &miniz_oxide::deflate::compress_to_vec_zlib(&rows, 6),
-    );
+    let pixels = miniz_oxide::deflate::compress_to_vec_zlib(&rows, 6);
+    chunk(b"IDAT", &pixels);
     chunk(b"IEND", &[]);
     Ok(file)
 }
@@ -282,11 +275,8 @@ fn base64(bytes: &[u8]) -> String {
         let all = a << 16 | b << 8 | c;
         for digit in 0..4 {
             let value = (all >> (18 - 6 * digit) & 63) as usize;
-            text.push(if digit > three.len() {
-                '='
-            } else {
-                char::from(DIGITS[value])
-            });
+            let is_filled = digit <= three.len();
+            text.push(if is_filled { DIGITS[value].into() } else { '=' });
         }
     }
     text

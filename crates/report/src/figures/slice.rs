@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use regatta_judge::axes::{AxisTable, TableAxis};
 use regatta_judge::judgement::Row;
+use regatta_worker::joined::Joined;
 use regatta_worker::operator::{SEQ, is_plain};
 
 /// Cases along the longest axis, with the other axes as most of them have these.
@@ -36,11 +37,10 @@ impl<'a> Slice<'a> {
 
 fn along<'a>(rows: &[&'a Row], table: &AxisTable, axis: &TableAxis) -> Option<Slice<'a>> {
     const NAMES_OF_LINES: [&str; 3] = ["variant", "worker", "environment"];
-    let others = table
-        .axes
-        .iter()
-        .filter(|other| other.name != axis.name && !NAMES_OF_LINES.contains(&other.name.as_str()));
-    let others: Vec<&TableAxis> = others.collect();
+    let is_other = |other: &&TableAxis| {
+        other.name != axis.name && !NAMES_OF_LINES.contains(&other.name.as_str())
+    };
+    let others: Vec<&TableAxis> = table.axes.iter().filter(is_other).collect();
     let value = |place: usize| axis.values[axis.of[place]? as usize].parse::<f64>().ok();
     let mut groups: BTreeMap<Vec<Option<u32>>, Vec<(f64, usize)>> = BTreeMap::new();
     for place in 0..rows.len() {
@@ -63,10 +63,8 @@ fn along<'a>(rows: &[&'a Row], table: &AxisTable, axis: &TableAxis) -> Option<Sl
     group.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut lines: BTreeMap<&str, Vec<(f64, &Row)>> = BTreeMap::new();
     for (value, place) in group {
-        lines
-            .entry(variant(rows[place]))
-            .or_default()
-            .push((value, rows[place]));
+        let line = lines.entry(variant(rows[place])).or_default();
+        line.push((value, rows[place]));
     }
     let named = others.iter().zip(key).filter_map(|(other, value)| {
         let value = other.values[value? as usize].as_str();
@@ -78,7 +76,7 @@ fn along<'a>(rows: &[&'a Row], table: &AxisTable, axis: &TableAxis) -> Option<Sl
     });
     Some(Slice {
         axis: axis.name.clone(),
-        others: named.collect::<Vec<_>>().join(", "),
+        others: named.joined(", "),
         lines,
     })
 }

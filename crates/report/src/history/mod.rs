@@ -13,6 +13,7 @@ use super::text::one_line;
 use regatta_core::record::history::{History, HistoryRun};
 use regatta_judge::history::{Event, Lost, Options, REFERENCE, Series, Trend, Trends, Who};
 use regatta_judge::judgement::Mismatch;
+use regatta_worker::joined::Joined;
 use regatta_worker::units::{Ratio, counted};
 
 pub use shown::{figures, page, text};
@@ -87,38 +88,30 @@ impl<'a> Shown<'a> {
 
     /// Who moved.
     fn who(&self, who: &Who, cases: &[usize]) -> String {
+        let number = counted(cases.len(), "case");
+        let subject = match cases {
+            [case] => self.id(*case),
+            _ => number.clone(),
+        };
         match (who, cases) {
             (Who::Case, [case, ..]) => self.id(*case),
             (Who::Family(family), _) => family.clone(),
-            (Who::Suite, _) => format!("the suite: {}", counted(cases.len(), "case")),
-            (Who::Machine | Who::Method, _) => {
-                let what = match who {
-                    Who::Machine => "the machine",
-                    _ => "the way of measuring",
-                };
-                match cases {
-                    [case] => format!("{what}: {}", self.id(*case)),
-                    _ => format!("{what}: {}", counted(cases.len(), "case")),
-                }
-            }
-            _ => format!("{} with nothing in common", counted(cases.len(), "case")),
+            (Who::Suite, _) => format!("the suite: {number}"),
+            (Who::Machine, _) => format!("the machine: {subject}"),
+            (Who::Method, _) => format!("the way of measuring: {subject}"),
+            _ => format!("{number} with nothing in common"),
         }
     }
 
     /// The title: suite, machine and the range of runs.
     fn title(&self) -> String {
         let runs = &self.history.runs;
-        let from_to = match (runs.first(), runs.last()) {
-            (Some(first), Some(last)) => {
-                format!(", {} to {}", day(first.about.at), day(last.about.at))
-            }
-            _ => String::new(),
-        };
-        format!(
-            "{} of {}{from_to}",
-            counted(runs.len(), "run"),
-            counted(self.history.cases.len(), "case")
-        )
+        let days = runs.first().zip(runs.last());
+        let days = days.map(|(first, last)| [first, last].map(|run| day(run.about.at)));
+        let from_to = days.map(|[first, last]| format!(", {first} to {last}"));
+        let cases = counted(self.history.cases.len(), "case");
+        let from_to = from_to.unwrap_or_default();
+        format!("{} of {cases}{from_to}", counted(runs.len(), "run"))
     }
 
     /// The number of changes, as a sentence.
@@ -138,27 +131,17 @@ impl<'a> Shown<'a> {
             (machine, "beside the code"),
         ];
         let parts = parts.iter().filter(|(count, _)| *count > 0);
-        let parts: Vec<String> = parts
-            .map(|(count, what)| format!("{count} {what}"))
-            .collect();
+        let parts = parts.map(|(count, what)| format!("{count} {what}"));
+        let parts = parts.joined(", ");
         let changes = match slower + faster + machine {
             0 => format!("No change since {since}"),
-            all => format!(
-                "{} since {since}: {}",
-                counted(all, "change"),
-                parts.join(", ")
-            ),
+            all => format!("{} since {since}: {parts}", counted(all, "change")),
         };
         let crept = self.crept();
-        let crept: usize = crept
-            .iter()
-            .map(|(_, cases)| cases.len())
-            .max()
-            .unwrap_or(0);
-        let crept = match crept {
-            0 => String::new(),
-            1 => "; 1 case drifts".to_owned(),
-            crept => format!("; {crept} cases drift"),
+        let crept = match crept.iter().map(|(_, cases)| cases.len()).max() {
+            None | Some(0) => String::new(),
+            Some(1) => "; 1 case drifts".to_owned(),
+            Some(crept) => format!("; {crept} cases drift"),
         };
         let lost = match self.lost().len() {
             0 => String::new(),

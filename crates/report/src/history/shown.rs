@@ -48,24 +48,14 @@ pub fn page(shown: &Shown) -> Result<String, RenderError> {
         document.body.push(Block::heading(shown.id(case)));
         document.body.push(Block::Figure(figure.inline()?));
     }
-    let last = shown
-        .history
-        .runs
-        .iter()
-        .enumerate()
-        .rev()
-        .take(MAX_PAGE_ENTRIES);
-    let runs = last.map(|(place, kept)| TableRow {
-        label: kept.about.label.clone(),
-        link: link(shown, place),
-        cells: vec![
-            kept.about.at.to_string(),
-            kept.about
-                .git
-                .as_ref()
-                .map_or_else(String::new, revision_text),
-        ],
-        ..TableRow::default()
+    let runs = shown.history.runs.iter().map(|run| &run.about);
+    let last = runs.enumerate().rev().take(MAX_PAGE_ENTRIES);
+    let runs = last.map(|(place, about)| {
+        let revision = about.git.as_ref().map_or_else(String::new, revision_text);
+        TableRow {
+            link: link(shown, place),
+            ..TableRow::new(&about.label, vec![about.at.to_string(), revision])
+        }
     });
     let runs = Block::Table(Table::new("run", vec!["measured", "revision"], runs));
     let title = "The latest runs".to_owned();
@@ -75,9 +65,8 @@ pub fn page(shown: &Shown) -> Result<String, RenderError> {
 
 /// The cases that changed, each once, in the order of the changes' weight.
 fn drawn(shown: &Shown) -> Vec<usize> {
-    let events = heaviest(shown)
-        .into_iter()
-        .filter_map(|event| event.cases.first());
+    let events = heaviest(shown).into_iter();
+    let events = events.filter_map(|event| event.cases.first());
     let crept = shown.crept().into_iter().map(|(_, cases)| cases[0]);
     let mut drawn: Vec<usize> = Vec::new();
     for case in events.copied().chain(crept) {
@@ -127,18 +116,14 @@ pub fn figures(shown: &Shown) -> Vec<Figure> {
             .collect();
     }
     cases.truncate(PANELS);
-    let panels: Vec<(String, Figure)> = cases
-        .into_iter()
-        .map(|case| (shown.id(case), trend(shown, case)))
-        .collect();
+    let panel = |case| (shown.id(case), trend(shown, case));
+    let panels: Vec<(String, Figure)> = cases.into_iter().map(panel).collect();
     if panels.is_empty() {
         return Vec::new();
     }
     let title = shown.sentence().trim_end_matches('.').to_owned();
-    let about = format!(
-        "Median time of each run, and its changes of level; {}",
-        shown.title()
-    );
+    let about = "Median time of each run, and its changes of level";
+    let about = format!("{about}; {}", shown.title());
     let draw = move |wide| {
         let mut sheet = Sheet::default();
         for (name, figure) in &panels {
@@ -165,16 +150,14 @@ fn document(shown: &Shown, most: usize, all: bool) -> Document {
     let history = shown.history;
     let events = heaviest(shown);
     let with_tone = |wanted: Tone| -> Vec<TableRow> {
-        let events = events
-            .iter()
-            .filter(|with_tone| tone(&with_tone.who, with_tone.ratio) == wanted);
+        let is_wanted = |event: &&&Event| tone(&event.who, event.ratio) == wanted;
+        let events = events.iter().filter(is_wanted);
         events.map(|event| changed_row(shown, event)).collect()
     };
     let [slower, beside, faster] = [Tone::Bad, Tone::Doubtful, Tone::Good].map(with_tone);
     let (crept, lost) = (crept(shown), lost(shown));
-    let wanted: Vec<usize> = (0..history.cases.len())
-        .filter(|case| shown.wants(*case))
-        .collect();
+    let wanted = (0..history.cases.len()).filter(|case| shown.wants(*case));
+    let wanted: Vec<usize> = wanted.collect();
     let listed = all || !shown.patterns.is_empty() || wanted.len() <= FEW;
     let cases = if listed {
         cases(shown, wanted)
@@ -211,8 +194,7 @@ fn document(shown: &Shown, most: usize, all: bool) -> Document {
         }
         let count = rows.len();
         rows.truncate(most);
-        let title = format!("{name} ({count})");
-        body.push(Block::Heading(title, String::new(), tone));
+        body.push(Block::counted(name, count, tone));
         let table = Table::new("case", heads, rows);
         body.push(Block::Table(table.with_rest(listed.rest(count))));
     }
@@ -246,11 +228,8 @@ fn changed_row(shown: &Shown, event: &Event) -> TableRow {
     // A shared change has no time of its own.
     let times = steps.contains(&event.most);
     let times = times.then(|| from_to(event.most.from_ns, event.most.to_ns));
-    let mut below = most_changed(
-        shown,
-        &event.cases,
-        own.map(|step: &Step| step.change.ratio),
-    );
+    let ratio = own.map(|step: &Step| step.change.ratio);
+    let mut below = most_changed(shown, &event.cases, ratio);
     let changed = changed(event);
     below.push(if changed.is_empty() {
         unchanged(shown, event)
@@ -301,27 +280,21 @@ fn crept(shown: &Shown) -> Vec<TableRow> {
         let own = shown.trends.cases[most].creep.as_ref();
         let mut below = most_changed(shown, &crept.cases, own.map(|own| own.change.ratio));
         below.push(format!("since {}, without one step", shown.reference()));
-        TableRow {
-            below,
-            ..TableRow::new(
-                shown.who(&crept.who, &crept.cases),
-                vec![
-                    spark(&shown.series[most], shown.history.runs.len(), SPARK),
-                    own.map_or_else(String::new, |own| from_to(own.from_ns, own.to_ns)),
-                    crept.ratio.to_string(),
-                    String::new(),
-                ],
-            )
-        }
+        let cells = vec![
+            spark(&shown.series[most], shown.history.runs.len(), SPARK),
+            own.map_or_else(String::new, |own| from_to(own.from_ns, own.to_ns)),
+            crept.ratio.to_string(),
+            String::new(),
+        ];
+        TableRow::new(shown.who(&crept.who, &crept.cases), cells).with_below(below)
     });
     each.collect()
 }
 
 fn lost(shown: &Shown) -> Vec<TableRow> {
-    let lost = shown.lost().into_iter().map(|(case, lost)| TableRow {
-        label: shown.id(case),
-        below: vec![format!("since {}: {}", shown.day(lost.run), lost.reason)],
-        ..TableRow::default()
+    let lost = shown.lost().into_iter().map(|(case, lost)| {
+        let below = vec![format!("since {}: {}", shown.day(lost.run), lost.reason)];
+        TableRow::new(shown.id(case), Vec::new()).with_below(below)
     });
     lost.collect()
 }
@@ -339,15 +312,9 @@ fn cases(shown: &Shown, mut wanted: Vec<usize>) -> Vec<TableRow> {
         let ratio = trend.newest_ratio().map(|ratio| ratio.to_string());
         let last = trend.steps.last().map(|step| shown.day(step.run));
         let spark = spark(&shown.series[case], shown.history.runs.len(), SPARK);
-        TableRow::new(
-            shown.id(case),
-            vec![
-                spark,
-                newest.unwrap_or_default(),
-                ratio.unwrap_or_default(),
-                last.unwrap_or_default(),
-            ],
-        )
+        let facts = [newest, ratio, last].map(Option::unwrap_or_default);
+        let cells = [spark].into_iter().chain(facts).collect();
+        TableRow::new(shown.id(case), cells)
     });
     rows.collect()
 }
@@ -367,15 +334,11 @@ fn spark(series: &Series, runs: usize, columns: usize) -> String {
             column.push(*time);
         }
     }
-    let levels: Vec<Option<f64>> = times
-        .iter()
-        .map(|times| Some(median(times)?.0.ln()))
-        .collect();
+    let levels = times.iter().map(|times| Some(median(times)?.0.ln()));
+    let levels: Vec<Option<f64>> = levels.collect();
     let known = || levels.iter().flatten().copied();
-    let (low, high) = (
-        known().fold(f64::INFINITY, f64::min),
-        known().fold(f64::NEG_INFINITY, f64::max),
-    );
+    let low = known().fold(f64::INFINITY, f64::min);
+    let high = known().fold(f64::NEG_INFINITY, f64::max);
     let spread = MIN_RANGE.0.max(high - low);
     let floor = (low + high - spread) / 2.0;
     let block = |level: &Option<f64>| match level {

@@ -18,11 +18,11 @@ use crate::judgement::accounts;
 use crate::summary::reproduce;
 use crate::text::{clean, one_line, shorten};
 use regatta_core::machine::{Counters, METRICS, Structure, short};
-use regatta_core::record::CaseRecord;
 use regatta_core::suite::Metric;
 use regatta_judge::axes::AxisTable;
 use regatta_judge::judgement::{MetricRow, Row, Timing, Word, tally};
 use regatta_judge::structure::multiprocessors;
+use regatta_worker::joined::Joined;
 use regatta_worker::units::{Bytes, Digits, NONE, Ratio, counted, numbers};
 
 /// The document as text that ends no element it stands in.
@@ -33,20 +33,17 @@ pub(super) fn document(context: &PageContext, table: &AxisTable) -> String {
     let compared = context.report.judgement.is_comparison();
     let mut strings = Strings::default();
     let mut calls = Strings::default();
-    let details: Vec<Value> = rows
-        .iter()
-        .map(|row| {
-            if context.in_full.contains_key(&row.case) {
-                details(context, row, &mut strings, &mut calls)
-            } else {
-                json!(0)
-            }
-        })
-        .collect();
+    let details = rows.iter().map(|row| {
+        if context.in_full.contains_key(&row.case) {
+            details(context, row, &mut strings, &mut calls)
+        } else {
+            json!(0)
+        }
+    });
+    let details: Vec<Value> = details.collect();
     let timing = |read: fn(&Row) -> Option<String>| -> Vec<String> {
-        rows.iter()
-            .map(|row| read(row).unwrap_or_default())
-            .collect()
+        let texts = rows.iter().map(read);
+        texts.map(Option::unwrap_or_default).collect()
     };
     let prefix = reproduce(context.report, "");
     let prefix = prefix.strip_suffix("''").unwrap_or(&prefix).to_owned();
@@ -164,20 +161,15 @@ fn ratios(row: &Row) -> Value {
 
 /// All that is known of a case.
 fn details(context: &PageContext, row: &Row, strings: &mut Strings, calls: &mut Strings) -> Value {
-    let head = context.report.side.cases.get(&row.case);
-    let base = context
-        .report
-        .base
-        .and_then(|base| base.cases.get(&row.case));
+    let sides = [Some(context.report.side), context.report.base];
     let taken = context.in_full.get(&row.case);
     let findings = row.findings.iter().map(|finding| {
-        let share = finding
-            .share
-            .map_or_else(String::new, |share| share.to_string());
+        let share = finding.share.map(|share| share.to_string());
+        let evidence = one_line(&finding.evidence);
         [
             finding.cause.to_string(),
-            one_line(&finding.evidence),
-            share,
+            evidence,
+            share.unwrap_or_default(),
         ]
     });
     let device = row.metric(Metric::Device);
@@ -198,21 +190,18 @@ fn details(context: &PageContext, row: &Row, strings: &mut Strings, calls: &mut 
     let medians = row.base.as_ref().filter(|_| base_ns.is_empty());
     let medians = medians.map(|timing| numbers(&timing.invocations_ns));
     let medians: Vec<Vec<f64>> = medians.into_iter().flatten().map(|ns| vec![ns]).collect();
-    let samples = samples(
-        if medians.is_empty() {
-            base_ns
-        } else {
-            &medians
-        },
-        head_ns,
-    );
+    let is_baseline = !medians.is_empty();
+    let samples = samples(if is_baseline { &medians } else { base_ns }, head_ns);
     let sms = multiprocessors(&context.report.head.header, &row.case);
-    let mut call = |record: Option<&CaseRecord>| {
-        let counters = record?.counters.as_deref();
-        let call = call(record?.structure.as_deref()?, counters, sms);
+    let [head, base] = sides.map(|side| {
+        let record = side?.cases.get(&row.case)?;
+        let call = call(
+            record.structure.as_deref()?,
+            record.counters.as_deref(),
+            sms,
+        );
         Some(calls.place(strings.interned(call).to_string()))
-    };
-    let [head, base] = [head, base].map(&mut call);
+    });
     let mut details = strings.interned(json!({
         "reason": reason(row, context.excerpt()),
         "findings": findings.collect::<Vec<_>>(),
@@ -245,10 +234,8 @@ fn how(metric: &MetricRow) -> String {
     let how = if change.paired {
         counted(head as usize, "pair")
     } else {
-        format!(
-            "{head} against {} of a stored run",
-            counted(base as usize, "invocation")
-        )
+        let base = counted(base as usize, "invocation");
+        format!("{head} against {base} of a stored run")
     };
     let left_out = match metric.left_out {
         0 => String::new(),
@@ -266,37 +253,32 @@ fn how(metric: &MetricRow) -> String {
 fn call(structure: &Structure, counters: Option<&Counters>, sms: Option<u32>) -> Value {
     let unknown = || NONE.to_owned();
     let triple = |sizes: [u32; 3]| sizes.map(|size| size.to_string()).join(" × ");
-    let launches: Vec<[String; 9]> = structure
-        .launches
-        .iter()
-        .map(|launch| {
-            let waves = sms.and_then(|sms| launch.waves(sms));
-            let at_once = launch.blocks_per_sm.map(|blocks| blocks.to_string());
-            let registers = launch.registers.map(|count| count.to_string());
-            let shared = launch.shared_bytes.map(|bytes| Bytes(bytes).to_string());
-            [
-                one_line(&launch.name),
-                triple(launch.grid),
-                launch.blocks().to_string(),
-                device::used(launch, sms).unwrap_or_else(unknown),
-                at_once.unwrap_or_else(unknown),
-                waves.map_or_else(unknown, |waves| format!("{waves:.2}")),
-                triple(launch.block),
-                registers.unwrap_or_else(unknown),
-                shared.unwrap_or_else(unknown),
-            ]
-        })
-        .collect();
+    let launches = structure.launches.iter().map(|launch| {
+        let waves = sms.and_then(|sms| launch.waves(sms));
+        let at_once = launch.blocks_per_sm.map(|blocks| blocks.to_string());
+        let registers = launch.registers.map(|count| count.to_string());
+        let shared = launch.shared_bytes.map(|bytes| Bytes(bytes).to_string());
+        [
+            one_line(&launch.name),
+            triple(launch.grid),
+            launch.blocks().to_string(),
+            device::used(launch, sms).unwrap_or_else(unknown),
+            at_once.unwrap_or_else(unknown),
+            waves.map_or_else(unknown, |waves| format!("{waves:.2}")),
+            triple(launch.block),
+            registers.unwrap_or_else(unknown),
+            shared.unwrap_or_else(unknown),
+        ]
+    });
+    let launches: Vec<[String; 9]> = launches.collect();
     let counts = structure.counts.iter();
     let counts = counts.map(|(name, count)| format!("{} {count}", one_line(name)));
-    let uncounted = structure.uncounted.iter();
-    let uncounted = uncounted
+    let uncounted = structure
+        .uncounted
+        .iter()
         .map(|(name, reason)| format!("{} not counted: {}", one_line(name), one_line(reason)));
-    let counts: Vec<String> = counts
-        .chain(uncounted)
-        .chain(instructions(counters))
-        .collect();
-    json!([launches, counts.join(", ")])
+    let counts = counts.chain(uncounted).chain(instructions(counters));
+    json!([launches, counts.joined(", ")])
 }
 
 /// Instructions that kernels execute, and whether all countings read the same.

@@ -22,18 +22,12 @@ pub(super) fn blocks(context: &PageContext) -> Result<Vec<Block>, RenderError> {
     let mut all: Vec<&ExpectationResult> = judgement.expectations.iter().collect();
     all.sort_by(|a, b| b.excess().total_cmp(&a.excess()));
     all.sort_by_key(|result| Reverse(result.word));
-    let violated = all
-        .iter()
-        .filter(|result| result.word == Word::Regressed)
-        .count();
-    let (first, others) = all.split_at(violated.min(WORST));
+    let violated = all.iter().filter(|result| result.word == Word::Regressed);
+    let (first, others) = all.split_at(violated.count().min(WORST));
     let mut blocks = Vec::new();
     for result in first {
-        blocks.push(Block::Heading(
-            result.name.clone(),
-            String::new(),
-            Tone::Bad,
-        ));
+        let title = result.name.clone();
+        blocks.push(Block::Heading(title, String::new(), Tone::Bad));
         blocks.push(Block::Table(expectations(&[result])));
         let figure = dependence(context, result);
         let figure = figure.map(|figure| figure.inline()).transpose()?;
@@ -89,11 +83,10 @@ fn dependence(context: &PageContext, result: &ExpectationResult) -> Option<Figur
         }
         let record = context.report.side.cases.get(&row.case);
         let time = match metric {
-            Metric::Device => timing.median_ns.0,
-            metric => record
-                .and_then(|record| record.median(metric))
-                .unwrap_or(f64::NAN),
+            Metric::Device => Some(timing.median_ns.0),
+            metric => record.and_then(|record| record.median(metric)),
         };
+        let time = time.unwrap_or(f64::NAN);
         if result.against.as_ref() == Some(&row.case) {
             limit = result.at_most.map(|most| time * most);
         }
@@ -116,9 +109,8 @@ fn dependence(context: &PageContext, result: &ExpectationResult) -> Option<Figur
         ParamValue::Int(value) if value > 0 => Some(value),
         _ => None,
     });
-    let takes = auto.map_or("an unknown time".to_owned(), |ns| {
-        Nanoseconds(ns).to_string()
-    });
+    let takes = auto.map(|ns| Nanoseconds(ns).to_string());
+    let takes = takes.unwrap_or_else(|| "an unknown time".to_owned());
     let named = became.map_or(String::new(), |value| format!(" and became {value}"));
     let count = points.len();
     let levels = [
@@ -128,20 +120,17 @@ fn dependence(context: &PageContext, result: &ExpectationResult) -> Option<Figur
     let labels = points
         .iter()
         .map(|(value, _)| (*value as f64, value.to_string()));
+    let mark = |(ns, value): (f64, i64)| (value as f64, ns, format!("auto became {value}"));
+    let point = |(value, ns): &(i64, f64)| (*value as f64, *ns, format!("{parameter} {value}"));
     let plot = LinePlot {
         across: parameter.clone(),
         labels: labels.collect(),
         logarithmic: true,
         levels: levels.into_iter().flatten().collect(),
-        mark: auto
-            .zip(became)
-            .map(|(ns, value)| (value as f64, ns, format!("auto became {value}"))),
+        mark: auto.zip(became).map(mark),
         lines: vec![PlotLine {
             ink: "head",
-            points: points
-                .into_iter()
-                .map(|(value, ns)| (value as f64, ns, format!("{parameter} {value}")))
-                .collect(),
+            points: points.iter().map(point).collect(),
             ..PlotLine::default()
         }],
         tall: 270.0,

@@ -10,6 +10,7 @@ use crate::text::shell_command;
 use regatta_core::record::SuiteRecord;
 use regatta_core::suite::{Metric, Rules};
 use regatta_judge::judgement::ExpectationResult;
+use regatta_worker::joined::Joined;
 use regatta_worker::units::{Elapsed, Nanoseconds};
 
 /// The section.
@@ -22,14 +23,13 @@ pub(super) fn blocks(context: &PageContext) -> Vec<Block> {
     let workers = header.workers.iter().map(|worker| {
         let versions = worker.versions.iter();
         let versions = versions.map(|(name, version)| format!("{name} {version}"));
+        let cache = worker.cache.iter().map(|cache| cache.name());
         let cells = vec![
             worker.device.clone(),
-            worker
-                .cache
-                .map_or(String::new(), |cache| cache.name().to_owned()),
-            versions.collect::<Vec<_>>().join(", "),
+            cache.collect(),
+            versions.joined(", "),
         ];
-        TableRow::new(worker.name.clone(), cells)
+        TableRow::new(&worker.name, cells)
     });
     let finished = run.end.as_ref().map(|end| {
         let took = end.finished.duration_since(header.started).as_secs_f64();
@@ -37,11 +37,12 @@ pub(super) fn blocks(context: &PageContext) -> Vec<Block> {
         format!("{}, after {took}", end.finished)
     });
     let git = header.git.as_ref().map(|git| {
-        if git.dirty {
-            format!("{}, with uncommitted changes", git.revision)
+        let changes = if git.dirty {
+            ", with uncommitted changes"
         } else {
-            git.revision.clone()
-        }
+            ""
+        };
+        format!("{}{changes}", git.revision)
     });
     let facts = [
         ("started", header.started.to_string()),
@@ -51,6 +52,7 @@ pub(super) fn blocks(context: &PageContext) -> Vec<Block> {
         ("method", header.method.to_string()),
         ("file schema", header.schema.to_string()),
     ];
+    let heads = vec!["device", "cache", "versions"];
     let mut blocks = vec![
         Block::Command(vec![shell_command(&header.argv)]),
         Block::facts(facts),
@@ -62,11 +64,7 @@ pub(super) fn blocks(context: &PageContext) -> Vec<Block> {
         Block::facts(header.machine.hard.clone()),
         Block::facts(header.machine.soft.clone()),
         Block::heading("Workers"),
-        Block::Table(Table::new(
-            "worker",
-            vec!["device", "cache", "versions"],
-            workers,
-        )),
+        Block::Table(Table::new("worker", heads, workers)),
         titled(
             "Settings",
             "An invocation is one start of a worker process. It gives one value of each metric, \
@@ -89,10 +87,12 @@ pub(super) fn blocks(context: &PageContext) -> Vec<Block> {
     }
     let damage = run.damage.iter();
     let damage = damage.map(|damage| format!("head, line {}: {}", damage.line, damage.problem));
-    let base = context.report.base.into_iter();
-    let base = base
-        .flat_map(|base| &base.damage)
-        .map(|damage| format!("base, {damage}"));
+    let base = context
+        .report
+        .base
+        .into_iter()
+        .flat_map(|base| &base.damage);
+    let base = base.map(|damage| format!("base, {damage}"));
     let damage: Vec<String> = damage.chain(base).collect();
     if !damage.is_empty() {
         blocks.push(Block::heading("Lines that could not be used"));
@@ -105,14 +105,11 @@ pub(super) fn blocks(context: &PageContext) -> Vec<Block> {
 fn members(record: &impl Serialize) -> Vec<(String, String)> {
     let value = serde_json::to_value(record).unwrap_or_default();
     let members = value.as_object().into_iter().flatten();
-    let text = |value: &Value| {
-        value
-            .as_str()
-            .map_or_else(|| value.to_string(), str::to_owned)
-    };
-    members
-        .map(|(key, value)| (key.clone(), text(value)))
-        .collect()
+    let members = members.map(|(key, value)| match value {
+        Value::String(text) => (key.clone(), text.clone()),
+        value => (key.clone(), value.to_string()),
+    });
+    members.collect()
 }
 
 /// The threshold of each metric, the cases that may be absent, and what is expected.
@@ -126,9 +123,9 @@ fn demands(rules: &Rules) -> Vec<(String, String)> {
         };
         (format!("threshold of {}", metric.text()), threshold)
     });
+    let may_fail = "may fail or be unsupported".to_owned();
     let optional = policy.optional.iter();
-    let optional =
-        optional.map(|pattern| ("may fail or be unsupported".to_owned(), pattern.clone()));
+    let optional = optional.map(|pattern| (may_fail.clone(), pattern.clone()));
     let expectations = rules.expectations.iter();
     let expectations = expectations.map(|rule| {
         let allowed = ExpectationResult::missing(rule, None).allowed();

@@ -27,6 +27,7 @@ use super::{RenderError, Report};
 use regatta_core::record::RunHeader;
 use regatta_judge::axes::AxisTable;
 use regatta_judge::judgement::{Row, tally};
+use regatta_worker::joined::Joined;
 use regatta_worker::units::counted;
 
 /// Writes `index.html`.
@@ -118,7 +119,7 @@ const SCRIPT: &str = concat!(
 pub(crate) fn roof(header: &RunHeader) -> String {
     let peaks = header.peaks.iter();
     let peaks = peaks.map(|(worker, peak)| one_line(&format!("{worker} by {}", peak.how)));
-    peaks.collect::<Vec<_>>().join("; ")
+    peaks.joined("; ")
 }
 
 /// The whole page, as its template takes it.
@@ -140,9 +141,8 @@ fn page(context: &PageContext) -> Result<Value, RenderError> {
     let inline = |figure: Figure| {
         Ok::<_, RenderError>([figure.title.clone(), figure.about.clone(), figure.inline()?])
     };
-    let forest = figures::changes(report, &context.summary)
-        .map(inline)
-        .transpose()?;
+    let forest = figures::changes(report, &context.summary);
+    let forest = forest.map(inline).transpose()?;
     let curves = figures::along_axes(report).into_iter().map(inline);
     let curves = curves.collect::<Result<Vec<_>, RenderError>>()?;
     let words = tally(judgement.rows.iter().map(|row| row.word)).into_iter();
@@ -207,9 +207,9 @@ fn missing(rows: &[&Row]) -> Block {
             None => reasons.push((reason, vec![&row.case.0])),
         }
     }
-    let items = reasons.into_iter().map(|(reason, cases)| ListItem {
-        below: vec![cases.join(" ")],
-        ..ListItem::new(counted(cases.len(), "case"), reason)
+    let items = reasons.into_iter().map(|(reason, cases)| {
+        let number = counted(cases.len(), "case");
+        ListItem::new(number, reason).with_below(vec![cases.join(" ")])
     });
     Block::List(items.collect())
 }

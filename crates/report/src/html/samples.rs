@@ -14,10 +14,8 @@ pub(super) fn plots(table: &AxisTable) -> Option<Vec<&'static str>> {
     axes.find(|axis| axis.values.iter().filter(is_number).count() >= 3)?;
     // The first line is an address.
     let script = include_str!("vendor/uPlot.iife.min.js").split_once('\n')?;
-    let (licence, style) = (
-        include_str!("vendor/LICENSE"),
-        include_str!("vendor/uPlot.min.css"),
-    );
+    let licence = include_str!("vendor/LICENSE");
+    let style = include_str!("vendor/uPlot.min.css");
     Some(vec![licence, script.1, style])
 }
 
@@ -52,14 +50,11 @@ pub(super) fn samples(base: &[Vec<f64>], head: &[Vec<f64>]) -> Option<Value> {
     let step = (all().copied().fold(f64::NEG_INFINITY, f64::max) - least) / STEPS;
     let step_of = |ns: &f64| if step > 0.0 { (ns - least) / step } else { 0.0 };
     let steps = |invocations: &[Vec<f64>]| -> Vec<Vec<u32>> {
-        let invocations = invocations.iter();
-        let steps = invocations.map(|samples| {
-            samples
-                .iter()
-                .filter(finite)
-                .map(|ns| step_of(ns).round() as u32)
-        });
-        steps.map(Iterator::collect).collect()
+        let steps = |samples: &Vec<f64>| {
+            let samples = samples.iter().filter(finite);
+            samples.map(|ns| step_of(ns).round() as u32).collect()
+        };
+        invocations.iter().map(steps).collect()
     };
     // Six digits place a sample as well as seventeen.
     let short = |value: f64| format!("{value:.5e}").parse().unwrap_or(value);

@@ -44,9 +44,9 @@ fn every_case_is_on_the_page_and_nothing_is_fetched() {
         let (page, document) = page_of(&scene, LIMITS);
         stands_alone(&page);
         let rows = scene.judgement.rows.iter();
-        assert_eq!(
-            ids(&document),
-            rows.map(|row| &*row.case.0).collect::<Vec<_>>()
+        assert!(
+            rows.map(|row| &*row.case.0).eq(ids(&document)),
+            "{document}"
         );
         for reason in &scene.judgement.verdict.reasons {
             let reason = reason.replace('/', "&#x2f;");
@@ -103,15 +103,11 @@ fn a_page_of_many_cases_has_a_largest_size_and_forgets_none() {
     };
     let (page, document) = page_of(&scene, limits);
     let rows = &scene.judgement.rows;
-    assert_eq!(
-        ids(&document),
-        rows.iter().map(|row| &*row.case.0).collect::<Vec<_>>()
-    );
+    let all = rows.iter().map(|row| &*row.case.0);
+    assert!(all.eq(ids(&document)));
     let details = document["details"].as_array().unwrap().iter().zip(rows);
-    let opened: Vec<Word> = details
-        .filter(|pair| pair.0.is_object())
-        .map(|pair| pair.1.word)
-        .collect();
+    let opened = details.filter(|(details, _)| details.is_object());
+    let opened: Vec<Word> = opened.map(|(_, row)| row.word).collect();
     assert_eq!(opened, [Word::Regressed; 50], "those to act upon");
     assert!(page.contains("50 cases can be opened") && page.contains("and 95 more"));
     // The constant part, and the part that grows with the cases: below 16 MB for 100,000 of them.
@@ -119,11 +115,8 @@ fn a_page_of_many_cases_has_a_largest_size_and_forgets_none() {
     let (few, many) = (data(&page), data(&twice));
     let constant = page.len() - few.len();
     assert!(constant < 300_000, "{constant}");
-    assert!(
-        many.len() - few.len() < 155 * 400,
-        "{}",
-        many.len() - few.len()
-    );
+    let more = many.len() - few.len();
+    assert!(more < 155 * 400, "{more}");
 }
 
 #[test]

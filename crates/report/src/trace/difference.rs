@@ -11,6 +11,7 @@ use regatta_core::machine::{Became, KernelChange, Scope, SideFigures, short};
 use regatta_core::record::trace::Trace;
 use regatta_judge::judgement::VerdictOutcome;
 use regatta_judge::trace::TraceComparison;
+use regatta_worker::joined::Joined;
 use regatta_worker::units::{NONE, Nanoseconds};
 
 /// The answer, at most eighty columns wide; colour is all that `colour` adds.
@@ -68,11 +69,8 @@ fn document(comparison: &TraceComparison, sides: Vec<Block>, most: usize) -> Doc
         Scope::Repetition => "One repetition of the steady part",
         Scope::Whole => "The whole program",
     }));
-    body.push(Block::Table(Table::new(
-        "",
-        vec!["base", "head", "change"],
-        figures(comparison),
-    )));
+    let heads = vec!["base", "head", "change"];
+    body.push(Block::Table(Table::new("", heads, figures(comparison))));
     let changed = changed(comparison);
     if !changed.is_empty() {
         let rest = match changed.len().saturating_sub(most) {
@@ -83,12 +81,11 @@ fn document(comparison: &TraceComparison, sides: Vec<Block>, most: usize) -> Doc
         let table = Table::new("kernel", vec!["count", "mean", "mean now", "total"], rows);
         body.push(Block::Table(table.with_rest(rest)));
     }
-    let same = comparison.kernels.len() - changed.len();
+    let all = comparison.kernels.len();
+    let same = all - changed.len();
     if same > 0 {
-        let all = comparison.kernels.len();
-        body.push(Block::Text(vec![format!(
-            "{same} of {all} kernels as before"
-        )]));
+        let words = format!("{same} of {all} kernels as before");
+        body.push(Block::Text(vec![words]));
     }
     body.push(Block::Text(comparison.notes.clone()));
     Document {
@@ -182,8 +179,7 @@ fn became(kernel: &KernelChange) -> Vec<String> {
         Became::Same => Vec::new(),
     };
     if !kernel.changes.is_empty() {
-        let changes: Vec<String> = kernel.changes.iter().map(ToString::to_string).collect();
-        sentences.push(changes.join(", "));
+        sentences.push(kernel.changes.iter().joined(", "));
     }
     sentences
 }
@@ -198,18 +194,13 @@ fn mean(time: Nanoseconds) -> String {
 }
 
 fn kernel_row(kernel: &KernelChange) -> TableRow {
-    TableRow {
-        below: became(kernel),
-        ..TableRow::new(
-            short(kernel.called()),
-            vec![
-                count(kernel),
-                mean(kernel.mean_ns.base),
-                mean(kernel.mean_ns.head),
-                kernel.growth_ns().signed(),
-            ],
-        )
-    }
+    let cells = vec![
+        count(kernel),
+        mean(kernel.mean_ns.base),
+        mean(kernel.mean_ns.head),
+        kernel.growth_ns().signed(),
+    ];
+    TableRow::new(short(kernel.called()), cells).with_below(became(kernel))
 }
 
 /// Launches of a kernel on both sides.

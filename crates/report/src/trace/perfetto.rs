@@ -283,33 +283,20 @@ fn has_arrow(operation: &Recorded) -> bool {
 /// The known figures of an operation.
 fn operation_args(operation: &Recorded) -> Option<Value> {
     let kernel = operation.kernel();
-    let args = [
-        ("grid", kernel.map(|kernel| sizes(kernel.grid).into())),
-        ("block", kernel.map(|kernel| sizes(kernel.block).into())),
-        (
-            "registers",
-            kernel.and_then(|kernel| kernel.registers.map(Value::from)),
-        ),
-        (
-            "shared_bytes",
-            kernel.and_then(|kernel| kernel.shared_bytes.map(Value::from)),
-        ),
-        (
-            "local_bytes",
-            kernel.and_then(|kernel| kernel.local_bytes.map(Value::from)),
-        ),
-        (
-            "graph",
-            kernel.and_then(|kernel| kernel.graph.map(Value::from)),
-        ),
-        ("bytes", operation.bytes().map(Value::from)),
-        ("operator", operation.operator.as_deref().map(Value::from)),
-    ];
-    let known = args
-        .into_iter()
-        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    let known: serde_json::Map<String, Value> = known.collect();
-    (!known.is_empty()).then_some(Value::Object(known))
+    let mut args = json!({
+        "grid": kernel.map(|kernel| sizes(kernel.grid)),
+        "block": kernel.map(|kernel| sizes(kernel.block)),
+        "registers": kernel.and_then(|kernel| kernel.registers),
+        "shared_bytes": kernel.and_then(|kernel| kernel.shared_bytes),
+        "local_bytes": kernel.and_then(|kernel| kernel.local_bytes),
+        "graph": kernel.and_then(|kernel| kernel.graph),
+        "bytes": operation.bytes(),
+        "operator": operation.operator.as_deref(),
+    });
+    let known = args.as_object_mut()?;
+    known.retain(|_, value| !value.is_null());
+    let is_any_known = !known.is_empty();
+    is_any_known.then_some(args)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use regatta_core::machine::{KernelRow, LaunchShape, Summary, short, sizes};
 use regatta_core::record::trace::Trace;
 use regatta_judge::judgement::Finding;
 use regatta_judge::trace::{Analysis, apart_sentence};
+use regatta_worker::joined::Joined;
 use regatta_worker::units::{Bytes, Digits, Nanoseconds, Share, counted};
 
 /// Kernels that a terminal lists, and those of a page.
@@ -90,11 +91,8 @@ pub(super) fn findings(found: &[Finding]) -> Block {
     let item = |finding: &Finding| {
         let share = finding.share;
         let share = share.map(|share| format!(" ({share} of the change)"));
-        ListItem {
-            lead: finding.cause.to_string(),
-            text: format!("{}{}", finding.evidence, share.unwrap_or_default()),
-            ..ListItem::default()
-        }
+        let text = format!("{}{}", finding.evidence, share.unwrap_or_default());
+        ListItem::new(finding.cause.to_string(), text)
     };
     Block::List(found.iter().map(item).collect())
 }
@@ -114,11 +112,10 @@ fn facts(trace: &Trace, analysis: &Analysis) -> Vec<String> {
     )];
     facts.extend(apart_sentence(trace, analysis));
     let unfinished = recording.processes.iter().filter(|process| !process.ended);
-    let unfinished: Vec<String> = unfinished.map(|process| process.pid.to_string()).collect();
+    let unfinished = unfinished.map(|process| process.pid).joined(", ");
     if !unfinished.is_empty() {
         facts.push(format!(
-            "process {} did not end by itself: its last operations may be missing",
-            unfinished.join(", ")
+            "process {unfinished} did not end by itself: its last operations may be missing"
         ));
     }
     if recording.dropped() > 0 {
@@ -131,12 +128,8 @@ fn facts(trace: &Trace, analysis: &Analysis) -> Vec<String> {
         ));
     }
     for process in &recording.processes {
-        facts.extend(
-            process
-                .problems
-                .iter()
-                .map(|problem| format!("process {}: {problem}", process.pid)),
-        );
+        let problems = process.problems.iter();
+        facts.extend(problems.map(|problem| format!("process {}: {problem}", process.pid)));
     }
     if let Some((file, damage)) = recording.damage.first() {
         facts.push(format!(
@@ -157,18 +150,15 @@ fn operations(summary: &Summary, times: f64, most: usize) -> Vec<Block> {
     } else {
         ["count", "total", "bytes"]
     };
-    let kernel = |kernel: &KernelRow| TableRow {
-        below: vec![shapes(kernel)],
-        ..TableRow::new(
-            short(&kernel.name),
-            vec![
-                figure(kernel.count as f64 / times),
-                time(kernel.total_ns),
-                kernel.mean().to_string(),
-                Share(kernel.total_ns as f64 / summary.kernel_ns.max(1) as f64).to_string(),
-                kernel.shapes.first().map_or(String::new(), filled),
-            ],
-        )
+    let kernel = |kernel: &KernelRow| {
+        let cells = vec![
+            figure(kernel.count as f64 / times),
+            time(kernel.total_ns),
+            kernel.mean().to_string(),
+            Share(kernel.total_ns as f64 / summary.kernel_ns.max(1) as f64).to_string(),
+            kernel.shapes.first().map_or(String::new(), filled),
+        ];
+        TableRow::new(short(&kernel.name), cells).with_below(vec![shapes(kernel)])
     };
     let left_out = summary.kernels.iter().skip(most);
     let left_out: u64 = left_out.map(|kernel| kernel.total_ns).sum();
@@ -179,18 +169,18 @@ fn operations(summary: &Summary, times: f64, most: usize) -> Vec<Block> {
     let heads = vec![count, total, "mean", "share", "SMs"];
     let kernels = summary.kernels.iter().take(most).map(kernel);
     let kernels = Table::new("kernel", heads, kernels).with_rest(rest);
-    let copies = summary.copies.iter().map(|copy| TableRow {
-        label: match &*copy.what {
-            "set" => "memory set".to_owned(),
-            what => what.to_owned(),
-        },
-        cells: vec![
+    let copies = summary.copies.iter().map(|copy| {
+        let label = match &*copy.what {
+            "set" => "memory set",
+            what => what,
+        };
+        let cells = vec![
             figure(copy.count as f64 / times),
             time(copy.total_ns),
             Nanoseconds(copy.total_ns as f64 / copy.count.max(1) as f64).to_string(),
             Bytes((copy.bytes as f64 / times) as u64).to_string(),
-        ],
-        ..TableRow::default()
+        ];
+        TableRow::new(label, cells)
     });
     let copies = Table::new("copies", vec![count, total, "mean", bytes], copies);
     let tables = [kernels, copies].into_iter();
@@ -226,20 +216,14 @@ fn spent(summary: &Summary, times: f64) -> Vec<String> {
             overlap
         ));
     }
-    let calls: Vec<String> = summary
-        .calls
-        .iter()
-        .filter(|(_, count)| **count > 0)
-        .map(|(name, count)| {
-            format!(
-                "{} {}",
-                name.replace('_', " "),
-                figure(*count as f64 / times)
-            )
-        })
-        .collect();
+    let calls = summary.calls.iter().filter(|(_, count)| **count > 0);
+    let calls = calls.map(|(name, count)| {
+        let count = figure(*count as f64 / times);
+        format!("{} {count}", name.replace('_', " "))
+    });
+    let calls = calls.joined(", ");
     if !calls.is_empty() {
-        lines.push(format!("calls: {}", calls.join(", ")));
+        lines.push(format!("calls: {calls}"));
     }
     lines
 }
@@ -264,12 +248,9 @@ fn shapes(kernel: &KernelRow) -> String {
             sizes(shape.block)
         )
     });
-    let mut shapes: Vec<String> = shapes.collect();
     let more = kernel.shapes.len().saturating_sub(LISTED_SHAPES) + kernel.other_shapes;
-    if more > 0 {
-        shapes.push(format!("and {more} more"));
-    }
-    shapes.join("; ")
+    let more = (more > 0).then(|| format!("and {more} more"));
+    shapes.chain(more).joined("; ")
 }
 
 /// A count that may be a mean.
