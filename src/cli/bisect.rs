@@ -78,16 +78,12 @@ pub fn run(args: &BisectArgs) -> Ended {
 fn search(args: &BisectArgs) -> Ended {
     watch_for("; what was compared is kept, and the same command resumes");
     if args.measure.structure_only {
-        return Err(Stop::Usage(
-            "--structure-only takes no times, which bisect compares; leave it out".to_owned(),
-        ));
+        refuse!("--structure-only takes no times, which bisect compares; leave it out");
     }
     let request = args.measure.request();
     let suite = request.load()?;
-    let directory = match &args.measure.out {
-        Some(directory) => directory.clone(),
-        None => Path::new("reports").join(format!("{}-bisect", suite.name)),
-    };
+    let usual = || Path::new("reports").join(format!("{}-bisect", suite.name));
+    let directory = args.measure.out.clone().unwrap_or_else(usual);
     if let (Spec::Revision(good), Spec::Revision(bad)) = (&args.good, &args.bad) {
         return Err(by_git(good, bad, &suite_words(args, &request)));
     }
@@ -182,10 +178,8 @@ fn line(
     });
     let result = result.unwrap_or_else(|| {
         let why = tried.why_skipped(case);
-        format!(
-            "skipped: {}",
-            why.unwrap_or_else(|| "it gave no time".to_owned())
-        )
+        let why = why.unwrap_or_else(|| "it gave no time".to_owned());
+        format!("skipped: {why}")
     });
     let against = match tried.low {
         0 => String::new(),

@@ -53,12 +53,7 @@ pub fn run(args: &CompareArgs) -> Ended {
 
 fn compare(args: &CompareArgs) -> Ended {
     watch();
-    let mut measured = Experiment::compare(
-        &args.judged.measure.request(),
-        &args.base,
-        &args.head,
-        false,
-    )?
-    .run()?;
-    reporting::conclude(&mut measured, &args.judged.answers)
+    let request = args.judged.measure.request();
+    let experiment = Experiment::compare(&request, &args.base, &args.head, false)?;
+    reporting::conclude(&mut experiment.run()?, &args.judged.answers)
 }

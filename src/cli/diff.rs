@@ -65,11 +65,11 @@ pub fn run(args: &DiffArgs) -> Ended {
         all if alone => (None, all),
         [base, heads @ ..] if !heads.is_empty() => (Some(base), heads),
         _ => {
-            return Err(Stop::Usage(format!(
+            refuse!(
                 "name what it is compared with: regatta diff BASE {0}, or --baseline NAME {0}; \
                  --no-base where it is nothing",
                 args.runs.join(" ")
-            )));
+            );
         }
     };
     let trace = args.runs.iter().find(|run| traces::is_trace(run));
@@ -78,22 +78,16 @@ pub fn run(args: &DiffArgs) -> Ended {
             return of_traces(args, base, head);
         }
         (.., Some(trace)) => {
-            return Err(Stop::Usage(format!(
+            refuse!(
                 "{trace} is a trace, and `regatta diff BASE HEAD` compares a trace with one other \
                  trace only; name two traces, or runs alone"
-            )));
+            );
         }
         _ if args.threshold.is_some() => {
-            return Err(Stop::Usage(
-                "--threshold is for traces; that of a run is its suite's: [policy] threshold"
-                    .to_owned(),
-            ));
+            refuse!("--threshold is for traces; that of a run is its suite's: [policy] threshold");
         }
         _ if !args.base_run.is_empty() || !args.head_run.is_empty() => {
-            return Err(Stop::Usage(
-                "--base-run and --head-run are for traces; a run has invocations of its own"
-                    .to_owned(),
-            ));
+            refuse!("--base-run and --head-run are for traces; a run has invocations of its own");
         }
         _ => {}
     }
@@ -138,10 +132,9 @@ pub fn run(args: &DiffArgs) -> Ended {
 fn of_traces(args: &DiffArgs, base: &str, head: &str) -> Ended {
     let Answers { json, all, outputs } = &args.answers;
     if *all {
-        return Err(Stop::Usage(
+        refuse!(
             "--all is for runs; of two traces there is the text, --json and --output html=PATH"
-                .to_owned(),
-        ));
+        );
     }
     outputs.check("a comparison of traces", &[Format::Html], *json)?;
     let sides = [(base, &args.base_run[..]), (head, &args.head_run[..])];

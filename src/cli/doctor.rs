@@ -22,6 +22,7 @@ use regatta_measure::ruler::{self, ClockReading};
 use regatta_probe::Error;
 use regatta_report::document::{Block, ListItem, Table, TableRow, Tone};
 use regatta_report::files::check_writable;
+use regatta_worker::joined::Joined;
 use regatta_worker::units::counted;
 
 /// The time that a worker may take to introduce itself here: a look at the machine does not wait for
@@ -74,41 +75,24 @@ pub fn run(args: &DoctorArgs) -> Ended {
         None => introductions(&config, environment_name, Some(LIMIT))?,
     };
     let is_needed = |worker: &str| name.is_some() || worker == CPU;
+    let machine = vec![
+        check("processor", processor()),
+        check("NVIDIA driver", gpu_driver()),
+        check("GPU clock", gpu_clock()),
+    ];
+    let compilers = [Compiler::Nvrtc, Compiler::Nvcc].map(compiler).into();
+    let all_workers = introductions.iter();
+    let all_workers = all_workers.map(|one| worker(one, is_needed(&one.worker)));
+    let of_what = name.map_or(" of regatta.toml", |_| "");
+    let environments = config.environments.iter().map(environment).collect();
+    let folders = [("report folder", reports()), ("baselines", baselines())];
+    let folders = folders.map(|(name, found)| check(name, found)).into();
     let groups: [(&str, Vec<DoctorCheck>); 5] = [
-        (
-            "Machine",
-            vec![
-                check("processor", processor()),
-                check("NVIDIA driver", gpu_driver()),
-                check("GPU clock", gpu_clock()),
-            ],
-        ),
-        (
-            "CUDA compilers",
-            [Compiler::Nvrtc, Compiler::Nvcc].map(compiler).into(),
-        ),
-        (
-            WORKERS,
-            introductions
-                .iter()
-                .map(|one| worker(one, is_needed(&one.worker)))
-                .collect(),
-        ),
-        (
-            if name.is_some() {
-                "Environments"
-            } else {
-                "Environments of regatta.toml"
-            },
-            config.environments.iter().map(environment).collect(),
-        ),
-        (
-            "Folders",
-            vec![
-                check("report folder", reports()),
-                check("baselines", baselines()),
-            ],
-        ),
+        ("Machine", machine),
+        ("CUDA compilers", compilers),
+        (WORKERS, all_workers.collect()),
+        (&format!("Environments{of_what}"), environments),
+        ("Folders", folders),
     ];
     let all: Vec<&DoctorCheck> = groups.iter().flat_map(|(_, checks)| checks).collect();
     if args.json {
@@ -124,9 +108,7 @@ pub fn run(args: &DoctorArgs) -> Ended {
         });
         show_blocks(blocks.collect())?;
     }
-    let broken = all
-        .iter()
-        .any(|finding| finding.state == CheckState::Broken);
+    let broken = all.iter().any(|check| check.state == CheckState::Broken);
     Ok(if broken { 3 } else { 0 })
 }
 
@@ -170,7 +152,7 @@ fn worker(one: &Introduction, is_needed: bool) -> DoctorCheck {
                 "{} on {} ({})",
                 counted(hello.variants.len(), "variant"),
                 hello.device.name,
-                versions.collect::<Vec<_>>().join(", ")
+                versions.joined(", ")
             );
             check(what, Ok(detail))
         }
@@ -215,7 +197,12 @@ fn check(what: impl Into<String>, found: Found) -> DoctorCheck {
 
 impl DoctorCheck {
     fn item(&self) -> ListItem {
-        let (mark, tone) = self.state.mark();
+        let (mark, tone) = match self.state {
+            CheckState::Ok => ("ok", Tone::Good),
+            CheckState::Absent => ("absent", Tone::Calm),
+            CheckState::Slow => ("slow", Tone::Doubtful),
+            CheckState::Broken => ("BROKEN", Tone::Bad),
+        };
         // The heading says what kind of thing it is.
         let kinds = ["worker ", "environment ", "compiler "];
         let name = kinds.iter().find_map(|kind| self.what.strip_prefix(kind));
@@ -240,17 +227,6 @@ enum CheckState {
     Slow,
     /// It should work and does not.
     Broken,
-}
-
-impl CheckState {
-    fn mark(self) -> (&'static str, Tone) {
-        match self {
-            CheckState::Ok => ("ok", Tone::Good),
-            CheckState::Absent => ("absent", Tone::Calm),
-            CheckState::Slow => ("slow", Tone::Doubtful),
-            CheckState::Broken => ("BROKEN", Tone::Bad),
-        }
-    }
 }
 
 fn processor() -> Found {

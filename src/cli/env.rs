@@ -118,10 +118,8 @@ fn list(suite: &Suite, json: bool) -> Ended {
     for other in &others {
         let size = other.size();
         total.0 += size.0;
-        kept.push(ListItem::new(
-            &other.name,
-            format!("{size}, of {}", other.source),
-        ));
+        let text = format!("{size}, of {}", other.source);
+        kept.push(ListItem::new(&other.name, text));
         answers.push(json!({
             "name": other.name,
             "state": "made by a command",
@@ -175,11 +173,8 @@ fn remove(suite: &Suite, names: &[String], all: bool, json: bool) -> Ended {
             removed.push(&made.name);
         } else {
             used = true;
-            note(format!(
-                "{} stays: {} uses it",
-                made.name,
-                holder(&made.folder)
-            ));
+            let holder = holder(&made.folder);
+            note(format!("{} stays: {holder} uses it", made.name));
         }
     }
     let code = if used { 3 } else { 0 };
@@ -196,10 +191,10 @@ fn make(suite: &Suite, name: &str, recreate: bool, json: bool) -> Ended {
     watch_for("; the environment is not made");
     let environment = find_environment(name, suite)?;
     let Some(made) = PythonEnvironment::locate(name, environment)? else {
-        return Err(Stop::Usage(format!(
+        refuse!(
             "environment `{name}` has no `requirements`: its interpreter ({}) is used as it is",
             interpreter_of(environment)
-        )));
+        );
     };
     let lock = match made.lock() {
         Some(lock) if !recreate => lock,

@@ -10,11 +10,14 @@ use super::{Ended, Stop, note, print, print_json, show_blocks, watch_for};
 use regatta_core::suite::operators::built_in;
 use regatta_core::suite::script::Script;
 use regatta_core::suite::{self, BUILTIN, Suite};
-use regatta_measure::experiment::introductions::{Introduction, checked, grouped, introductions};
+use regatta_measure::experiment::introductions::{
+    Absence, Introduction, checked, grouped, introductions,
+};
 use regatta_measure::experiment::request::no_case_left;
 use regatta_measure::listing;
 use regatta_report::document::{Block, ListItem, Tone};
 use regatta_worker::case::Case;
+use regatta_worker::joined::Joined;
 use regatta_worker::operator::{AxisKind, NATIVE};
 use regatta_worker::protocol::{Hello, Parameter, VariantInfo};
 use regatta_worker::units::counted;
@@ -71,12 +74,9 @@ fn cases(args: &ListArgs, name: &str) -> Ended {
         return Err(Stop::Usage(why));
     }
     let introduced = checked(&suite, args.environment.as_deref(), None)?;
-    for (absence, workers) in grouped(&introduced) {
+    for (Absence { lacks, .. }, workers) in grouped(&introduced) {
         let workers = workers.join(", ");
-        note(format!(
-            "not checked, cases of {workers}: {}",
-            absence.lacks
-        ));
+        note(format!("not checked, cases of {workers}: {lacks}"));
     }
     if args.json {
         let ids: Vec<String> = suite.cases.iter().map(ToString::to_string).collect();
@@ -103,23 +103,15 @@ fn variants(args: &ListArgs) -> Ended {
     watch_for("");
     let introductions = introductions(&config, args.environment.as_deref(), None)?;
     if args.json {
-        let entries: Vec<_> = introductions
-            .iter()
-            .map(
-                |Introduction {
-                     worker,
-                     found: introductions,
-                 }| match introductions {
-                    Ok(hello) => json!({ "worker": worker, "hello": hello }),
-                    Err(absence) => json!({ "worker": worker, "unavailable": absence.reason }),
-                },
-            )
-            .collect();
-        let suites: Vec<&str> = BUILTIN.iter().map(|(name, _)| *name).collect();
-        let operators = built_in();
-        return print_json(
-            &json!({ "workers": entries, "suites": suites, "operators": operators }),
-        );
+        let workers = introductions.iter().map(|one| match &one.found {
+            Ok(hello) => json!({ "worker": one.worker, "hello": hello }),
+            Err(absence) => json!({ "worker": one.worker, "unavailable": absence.reason }),
+        });
+        return print_json(&json!({
+            "workers": workers.collect::<Vec<_>>(),
+            "suites": BUILTIN.iter().map(|(name, _)| name).collect::<Vec<_>>(),
+            "operators": built_in(),
+        }));
     }
     let suites = BUILTIN.iter().map(|(name, _)| suite::load(name));
     let suites = suites.collect::<Result<Vec<Suite>, _>>()?;
@@ -141,9 +133,9 @@ fn operators() -> [Block; 2] {
         });
         let text = format!(
             "({}) -> {}; {}",
-            arguments.map(String::as_str).collect::<Vec<_>>().join(", "),
-            outputs.collect::<Vec<_>>().join(", "),
-            axes.collect::<Vec<_>>().join(", ")
+            arguments.joined(", "),
+            outputs.joined(", "),
+            axes.joined(", ")
         );
         ListItem::new(name, text)
     });
@@ -155,13 +147,11 @@ fn operators() -> [Block; 2] {
 /// Workers that are here with an item a variant; then those that are not, by what they lack.
 fn workers(found: &[Introduction]) -> Vec<Block> {
     let here = found.iter();
-    let here = here.filter_map(|one| Some((&one.worker, one.found.as_ref().ok()?)));
-    let mut blocks: Vec<Block> = here
-        .flat_map(|(worker, hello)| described(worker, hello))
-        .collect();
-    let absent = grouped(found).into_iter();
-    let absent =
-        absent.map(|(absence, workers)| ListItem::new(workers.join(", "), &*absence.lacks));
+    let here = here.filter_map(|one| Some(described(&one.worker, one.found.as_ref().ok()?)));
+    let mut blocks: Vec<Block> = here.flatten().collect();
+    let absent = grouped(found)
+        .into_iter()
+        .map(|(absence, workers)| ListItem::new(workers.join(", "), &*absence.lacks));
     let absent: Vec<ListItem> = absent.collect();
     if !absent.is_empty() {
         let help = "`regatta doctor` says what would help";
@@ -183,55 +173,40 @@ fn described(worker: &str, hello: &Hello) -> [Block; 2] {
     let items = hello.variants.iter().zip(&facts).map(|(variant, facts)| {
         let own = facts.iter().filter(|fact| !common.contains(fact)).cloned();
         let summary = Some(variant.summary.clone()).filter(|summary| !summary.is_empty());
-        let own: Vec<String> = own.chain(summary).collect();
-        ListItem::new(format!("{worker}/{}", variant.name), own.join("; "))
+        let own = own.chain(summary).joined("; ");
+        ListItem::new(format!("{worker}/{}", variant.name), own)
     });
+    let title = format!("{worker} on {}", hello.device.name);
     [
-        heading(
-            format!("{worker} on {}", hello.device.name),
-            common.join("; "),
-        ),
+        heading(title, common.join("; ")),
         Block::List(items.collect()),
     ]
 }
 
 /// The abilities of a variant: `f32 f16`, `fwd bwd`, `num_splits_key = auto or a number`.
 fn facts(variant: &VariantInfo) -> Vec<String> {
-    let words = |words: Vec<&str>| words.join(" ");
+    let directions = variant.directions.iter();
     let mut facts = vec![
-        words(variant.dtypes.iter().map(|dtype| dtype.name()).collect()),
-        words(
-            variant
-                .directions
-                .iter()
-                .map(|direction| direction.short())
-                .collect(),
-        ),
+        variant.dtypes.iter().joined(" "),
+        directions.map(|direction| direction.short()).joined(" "),
+        variant.layers.names().join(" "),
     ];
-    facts.push(words(variant.layers.names()));
-    facts.extend(
-        variant
-            .parameters
-            .iter()
-            .map(|(name, parameter)| match parameter {
-                Parameter::Integer => format!("{name} = auto or a number"),
-                Parameter::Words(words) => format!("{name} = {}", words.join(" or ")),
-            }),
-    );
+    let parameters = variant.parameters.iter();
+    facts.extend(parameters.map(|(name, parameter)| match parameter {
+        Parameter::Integer => format!("{name} = auto or a number"),
+        Parameter::Words(words) => format!("{name} = {}", words.join(" or ")),
+    }));
     facts.retain(|fact| !fact.is_empty());
     facts
 }
 
 /// Built-in suites, those first whose workers are here.
 fn suites_by_workers(suites: &[Suite], found: &[Introduction]) -> Vec<Block> {
-    let here = |worker: &str| {
+    let here = |case: &Case| {
         let mut all = found.iter();
-        all.any(|one| one.worker == worker && one.found.is_ok())
+        all.any(|one| one.worker == case.variant.worker && one.found.is_ok())
     };
-    let workers = |suite: &&Suite| {
-        let mut cases = suite.cases.iter();
-        cases.all(|case| here(&case.variant.worker))
-    };
+    let workers = |suite: &&Suite| suite.cases.iter().all(here);
     let (run, others): (Vec<&Suite>, Vec<&Suite>) = suites.iter().partition(workers);
     let lists = [
         ("Built-in suites on workers that are here", run),
@@ -287,7 +262,7 @@ fn calls(suite: &Suite, cases: &[&Case]) -> Vec<String> {
     let lines = cases.iter().map(|case| {
         let values = case.params.iter();
         let values = values.map(|(name, value)| format!("{name}={value}"));
-        let values = values.collect::<Vec<_>>().join(",");
+        let values = values.joined(",");
         let place = suite.listed.get(&case.id()).map(|listed| &listed.place);
         let place = place.map_or(String::new(), |place| format!("({place})"));
         format!("{values} {place}").trim().to_owned()
@@ -306,12 +281,12 @@ fn lines(cases: &[&Case]) -> Vec<String> {
                 1 => value.to_string(),
                 _ => format!("{name}={value}"),
             });
-            match params.collect::<Vec<_>>() {
-                none if none.is_empty() => "auto".to_owned(),
-                params => params.join(","),
+            match params.joined(",") {
+                params if params.is_empty() => "auto".to_owned(),
+                params => params,
             }
         });
-        let values = values.collect::<Vec<_>>().join(" ");
+        let values = values.joined(" ");
         let problem = &cases[0].problem;
         match names.first() {
             None => problem.to_string(),

@@ -133,11 +133,8 @@ pub fn share(text: &str) -> Result<Share, String> {
 /// # Errors
 /// A hint at what to write.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let unit = if text.ends_with(|c: char| c.is_ascii_digit()) {
-        "s"
-    } else {
-        ""
-    };
+    let has_unit = !text.ends_with(|c: char| c.is_ascii_digit());
+    let unit = if has_unit { "" } else { "s" };
     let span = format!("{text}{unit}").parse::<SignedDuration>().ok();
     let span = span.and_then(|span| Duration::try_from(span).ok());
     span.ok_or_else(|| "use a time such as 90s, 15m or 2h".to_owned())

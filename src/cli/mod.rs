@@ -1,5 +1,12 @@
 //! One file a subcommand: arguments in, calls, what is printed.
 
+/// Ends a command that cannot be done as it is asked for: exit code 2.
+macro_rules! refuse {
+    ($($message:tt)+) => {
+        return Err($crate::cli::Stop::Usage(format!($($message)+)))
+    };
+}
+
 pub mod baseline;
 pub mod bisect;
 pub mod build;

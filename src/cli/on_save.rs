@@ -33,10 +33,8 @@ pub fn repeat(pool: &Pool, out: Option<&Path>, answer: impl Fn() -> Ended) -> En
             saved(now, out, exit_code)?
         } else {
             let now = now.settled(out)?;
-            note(format!(
-                "saved while it was measured: {}",
-                now.since(&measured)
-            ));
+            let names = now.since(&measured);
+            note(format!("saved while it was measured: {names}"));
             now
         };
     }
@@ -128,10 +126,8 @@ impl Checkout {
         let mut next = || differ.find(|path| stamp(self, path) != stamp(before, path));
         let first = next().map_or(String::new(), |path| {
             let deleted = stamp(self, path).map_or(" (deleted)", |_| "");
-            format!(
-                "{}{deleted}",
-                path.strip_prefix(&here).unwrap_or(path).display()
-            )
+            let path = path.strip_prefix(&here).unwrap_or(path);
+            format!("{}{deleted}", path.display())
         });
         match std::iter::from_fn(next).count() {
             0 => first,

@@ -12,6 +12,7 @@ use regatta_core::suite::document::nearest;
 use regatta_judge::judgement::Judgement;
 use regatta_report::figures::{self, Figure};
 use regatta_report::{self as report, Format, Report, files};
+use regatta_worker::joined::Joined;
 
 /// The formats of a trace.
 pub const OF_TRACES: [Format; 2] = [Format::Html, Format::Perfetto];
@@ -47,23 +48,20 @@ pub fn help(formats: &[Format]) -> String {
 fn output(text: &str) -> Result<OutputFile, String> {
     let names = || Format::all().map(Format::name);
     let (name, path) = text.split_once('=').unwrap_or((text, ""));
-    let Some(format) = Format::all().find(|format| format.name() == name) else {
+    let format = Format::all().find(|format| format.name() == name);
+    let format = format.ok_or_else(|| {
         let near = nearest(name, names());
         let near = near.map_or(String::new(), |near| format!("did you mean `{near}`? "));
-        let known = names().collect::<Vec<_>>().join(", ");
+        let known = names().joined(", ");
+        format!("unknown format `{name}`; {near}known formats are {known}")
+    })?;
+    if path.is_empty() {
         return Err(format!(
-            "unknown format `{name}`; {near}known formats are {known}"
-        ));
-    };
-    match path {
-        "" => Err(format!(
             "say where it goes: {name}=PATH, `-` for standard output"
-        )),
-        path => Ok(OutputFile {
-            format,
-            path: path.into(),
-        }),
+        ));
     }
+    let path = path.into();
+    Ok(OutputFile { format, path })
 }
 
 impl Outputs {
@@ -96,34 +94,29 @@ impl Outputs {
     /// The first that cannot: exit code 2.
     pub fn check(&self, what: &str, formats: &[Format], json: bool) -> Result<(), Stop> {
         if json && self.prints() {
-            return Err(Stop::Usage(
+            refuse!(
                 "--json and a report named `-` both go to standard output; write one to a file"
-                    .to_owned(),
-            ));
+            );
         }
         let mut taken: Vec<PathBuf> = Vec::new();
         for (format, path) in self.wanted() {
             if !formats.contains(&format) {
-                let known: Vec<&str> = formats.iter().map(|format| format.name()).collect();
-                return Err(Stop::Usage(format!(
-                    "--output {}={}: {what} can be written as {}",
+                let known = formats.iter().map(|format| format.name()).joined(", ");
+                refuse!(
+                    "--output {}={}: {what} can be written as {known}",
                     format.name(),
-                    path.display(),
-                    known.join(", ")
-                )));
+                    path.display()
+                );
             }
             let targets = match format {
                 Format::Csv if is_stdout(path) => {
-                    return Err(Stop::Usage(
-                        "--output csv=-: these are two tables; name a folder for them".to_owned(),
-                    ));
+                    refuse!("--output csv=-: these are two tables; name a folder for them");
                 }
                 Format::Csv => vec![path.join("cases.csv"), path.join("samples.csv")],
                 Format::Figures if is_stdout(path) => {
-                    return Err(Stop::Usage(
+                    refuse!(
                         "--output figures=-: these are several pictures; name a folder for them"
-                            .to_owned(),
-                    ));
+                    );
                 }
                 Format::Figures => figures::file_names().map(|name| path.join(name)).collect(),
                 _ if is_annotation((format, path)) => continue,
@@ -136,10 +129,10 @@ impl Outputs {
                 }
                 let place = files::place(&target);
                 if taken.contains(&place) {
-                    return Err(Stop::Usage(format!(
+                    refuse!(
                         "{} is named for two formats; name a file for each",
                         target.display()
-                    )));
+                    );
                 }
                 taken.push(place);
             }
@@ -168,16 +161,17 @@ impl Outputs {
     /// When one cannot be written: exit code 3.
     pub fn write(&self, report: &Report) -> Result<(), Stop> {
         for (format, path) in self.wanted() {
-            if format == Format::Csv {
-                files::write_format(path, format, report).map_err(Stop::not_judged)?;
-                continue;
-            }
-            if format == Format::Figures {
-                draw(path, &figures::of_run(report).map_err(Stop::not_judged)?)?;
-                continue;
-            }
-            if is_annotation((format, path)) {
-                continue;
+            match format {
+                Format::Csv => {
+                    files::write_format(path, format, report).map_err(Stop::not_judged)?;
+                    continue;
+                }
+                Format::Figures => {
+                    draw(path, &figures::of_run(report).map_err(Stop::not_judged)?)?;
+                    continue;
+                }
+                _ if is_annotation((format, path)) => continue,
+                _ => {}
             }
             for name in report::names(format) {
                 let make = |out: &mut dyn Write| report::write(format, report, name, out);
@@ -221,9 +215,9 @@ impl Outputs {
 /// When one cannot be written: exit code 3.
 pub fn draw(folder: &Path, figures: &[Figure]) -> Result<(), Stop> {
     if figures.is_empty() {
+        let folder = folder.display();
         note(format!(
-            "{}: nothing has a time, so no picture was drawn",
-            folder.display()
+            "{folder}: nothing has a time, so no picture was drawn"
         ));
     }
     files::write_figures(folder, figures).map_err(Stop::not_judged)

@@ -53,50 +53,48 @@ pub fn run(args: &ReportArgs) -> Ended {
         return traces::report(path, &args.outputs);
     }
     if let Some(trace) = args.runs.iter().find(|path| traces::is_trace(path)) {
-        return Err(Stop::Usage(format!(
+        refuse!(
             "{trace} is a trace, and `regatta report` shows one trace at a time; `regatta diff BASE \
              HEAD` compares two"
-        )));
+        );
     }
     args.outputs.check_of_run(false)?;
     let store = Store::new(&args.baselines);
-    let names = args.runs.iter().map(|name| match head_of_comparison(name) {
-        Some(head) => head.display().to_string(),
-        None => name.clone(),
-    });
+    let head_of = |name: &String| Some(head_of_comparison(name)?.display().to_string());
+    let names = args
+        .runs
+        .iter()
+        .map(|name| head_of(name).unwrap_or_else(|| name.clone()));
     let names: Vec<String> = names.collect();
     // All of them are found before the first is written.
     let heads = stored::find_all(&names, &store, None)?;
     if heads.len() > 1 && args.outputs.any() {
-        return Err(Stop::Usage(format!(
+        refuse!(
             "one path cannot hold the reports of {} runs; leave it out to write each beside its run",
             heads.len()
-        )));
+        );
     }
     for head in &heads {
         if head.is_baseline && !args.outputs.any() {
-            return Err(Stop::Usage(format!(
+            refuse!(
                 "{} is a baseline; say where its report goes, for example --output html={}.html",
                 head.path.display(),
                 head.side.label
-            )));
+            );
         }
     }
     for (i, head) in heads.iter().enumerate() {
         if let Some(other) = heads[..i].iter().find(|other| other.is(head)) {
-            return Err(Stop::Usage(format!(
+            refuse!(
                 "{} and {} are one run; name it once",
                 other.path.display(),
                 head.path.display()
-            )));
+            );
         }
     }
     for head in heads {
-        let of_comparison = args
-            .runs
-            .iter()
-            .any(|name| head_of_comparison(name).is_some_and(|own| head.files == [own]));
-        let folder = folder_of(&head, of_comparison);
+        let mut heads = args.runs.iter().filter_map(|name| head_of_comparison(name));
+        let folder = folder_of(&head, heads.any(|own| head.files == [own]));
         let mut base_files = reporting::base_files(&head.path, &head.side.header);
         let Rejudged {
             head,

@@ -79,14 +79,12 @@ impl Answers {
     pub fn check(&self) -> Result<(), Stop> {
         self.outputs.check_of_run(self.json)?;
         if self.outputs.prints() && self.outputs.annotates() {
-            Err(Stop::Usage(
+            refuse!(
                 "--output github=- and a report named `-` both go to standard output; name a file \
                  for one"
-                    .to_owned(),
-            ))
-        } else {
-            Ok(())
+            );
         }
+        Ok(())
     }
 
     /// Prints the answer, unless a file went where it would go.
@@ -101,17 +99,16 @@ impl Answers {
     /// Writes the files and annotates.
     fn write(&self, report: &Report) -> [Result<(), Stop>; 2] {
         let files = self.outputs.write(report);
-        let noted = if self.outputs.annotates() {
-            if self.outputs.summarises() {
-                Ok(())
-            } else {
-                fill_summary(report)
+        let note = || {
+            if self.outputs.annotates() {
+                if !self.outputs.summarises() {
+                    fill_summary(report)?;
+                }
+                annotate(report, self.json)?;
             }
-            .and_then(|()| annotate(report, self.json))
-        } else {
             Ok(())
         };
-        [files, noted]
+        [files, note()]
     }
 }
 
@@ -166,26 +163,19 @@ pub fn conclude(measured: &mut MeasuredRun, answers: &Answers) -> Ended {
     let mut spent = measured.arm.spent;
     spent.reporting += laps.end();
     let written = written.and_then(|_| measured.files.finish(end));
+    let page = measured.folder.join("index.html");
     match &written {
-        Ok(()) => say(format!(
-            "report: {}",
-            measured.folder.join("index.html").display()
-        )),
+        Ok(()) => say(format!("report: {}", page.display())),
         Err(_) => note(
             "the reports could not be written; the run is kept, and the same command judges it \
              again without measuring",
         ),
     }
     let others = answers.write(&report);
-    say(took(
-        measured.arm.began.elapsed().into(),
-        spent,
-        measured.spent_on_base,
-    ));
-    ended(
-        &measured.judgement,
-        [answered, written].into_iter().chain(others),
-    )
+    let all = measured.arm.began.elapsed().into();
+    say(took(all, spent, measured.spent_on_base));
+    let results = [answered, written].into_iter().chain(others);
+    ended(&measured.judgement, results)
 }
 
 /// The file of a base that was measured in pairs with this run, beside it.

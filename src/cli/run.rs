@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::history::{Keep, add_to_history};
 use super::reporting::{self, JudgedArgs};
-use super::{Ended, Stop, watch};
+use super::{Ended, watch};
 use regatta_core::suite::plan::Place;
 use regatta_measure::experiment::Experiment;
 use regatta_report::text::shell_command;
@@ -60,10 +60,10 @@ fn shard(args: &RunArgs, place: Place) -> Ended {
         ("--history", args.keep.any()),
     ];
     if let Some((what, _)) = judging.iter().find(|(_, asked)| *asked) {
-        return Err(Stop::Usage(format!(
+        refuse!(
             "--shard {place} and {what}: a shard is judged together with all others; pass all of them to \
              `regatta diff` or `regatta history add`"
-        )));
+        );
     }
     watch();
     let arm = Experiment::shard(&args.judged.measure.request(), place)?;

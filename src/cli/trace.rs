@@ -20,6 +20,7 @@ use regatta_measure::tracing::{self, Recorder};
 use regatta_measure::worker::program::why;
 use regatta_report::files;
 use regatta_report::trace as shown;
+use regatta_worker::joined::Joined;
 
 /// Record what a program does on its GPUs: kernels, copies, gaps
 ///
@@ -114,16 +115,11 @@ pub fn run(args: &TraceArgs) -> Ended {
             continue;
         }
         if number < args.runs {
-            note(format!(
-                "it was the last of {}: no further run follows",
-                args.runs
-            ));
+            let runs = args.runs;
+            note(format!("it was the last of {runs}: no further run follows"));
         }
-        if args.torch
-            && operations
-                .iter()
-                .all(|operation| operation.operator.is_none())
-        {
+        let mut operators = operations.iter().map(|operation| &operation.operator);
+        if args.torch && operators.all(Option::is_none) {
             note(
                 "--torch: no operator was recorded; CMD did not import torch, or did so with \
                  what PYTHONPATH names ignored (python -I, -E or -S)",
@@ -184,22 +180,19 @@ fn check(args: &TraceArgs, out: &Path) -> Result<(), Stop> {
         return Err(Stop::usage(RecordError::taken(out)));
     }
     if args.replace && out.is_file() && !file::is_trace(out) {
-        return Err(Stop::Usage(format!(
+        refuse!(
             "{} is not a trace, and --replace replaces only traces; name another file with --out",
             out.display()
-        )));
+        );
     }
     files::check_folder(out).map_err(Stop::usage)?;
     args.outputs.check("a trace", &OF_TRACES, false)?;
     for (_, path) in args.outputs.wanted() {
         if is_stdout(path) {
-            return Err(Stop::Usage(
-                "--output: standard output is the program's; name a file in place of `-`"
-                    .to_owned(),
-            ));
+            refuse!("--output: standard output is the program's; name a file in place of `-`");
         }
         if files::place(path) == files::place(out) {
-            return Err(Stop::Usage(format!("{} is named twice", out.display())));
+            refuse!("{} is named twice", out.display());
         }
     }
     match std::env::var_os(tracing::INJECTION).filter(|there| !there.is_empty()) {
@@ -225,11 +218,8 @@ fn default_name(command: &[String]) -> PathBuf {
 }
 
 fn why_nothing(recording: &Recording) -> String {
-    let problems = recording
-        .processes
-        .iter()
-        .flat_map(|process| &process.problems);
-    if let Some(problem) = problems.into_iter().next() {
+    let processes = recording.processes.iter();
+    if let Some(problem) = processes.flat_map(|process| &process.problems).next() {
         return problem.clone();
     }
     if recording.processes.is_empty() {
@@ -237,21 +227,11 @@ fn why_nothing(recording: &Recording) -> String {
                 there; if CUPTI is missing or another profiler uses it, a message above says so"
             .to_owned();
     }
-    let pids: Vec<String> = recording
-        .processes
-        .iter()
-        .map(|p| p.pid.to_string())
-        .collect();
-    let lost = recording.dropped();
-    match lost {
-        0 => format!(
-            "process {} opened a GPU and ran nothing on it",
-            pids.join(", ")
-        ),
-        lost => format!(
-            "all {lost} records of process {} were lost",
-            pids.join(", ")
-        ),
+    let pids = recording.processes.iter().map(|process| process.pid);
+    let pids = pids.joined(", ");
+    match recording.dropped() {
+        0 => format!("process {pids} opened a GPU and ran nothing on it"),
+        lost => format!("all {lost} records of process {pids} were lost"),
     }
 }
 

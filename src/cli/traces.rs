@@ -22,12 +22,11 @@ use regatta_worker::units::Share;
 /// When one cannot be written: exit code 3.
 pub fn write(outputs: &Outputs, trace: &Trace, analysis: &Analysis) -> Result<(), Stop> {
     for (format, path) in outputs.wanted() {
-        match format {
-            Format::Perfetto => write_perfetto(path, trace)?,
-            _ => keep_page(
-                path,
-                shown::page(trace, analysis).map_err(Stop::not_judged)?,
-            )?,
+        if format == Format::Perfetto {
+            write_perfetto(path, trace)?;
+        } else {
+            let page = shown::page(trace, analysis).map_err(Stop::not_judged)?;
+            keep_page(path, page)?;
         }
     }
     Ok(())
@@ -93,18 +92,12 @@ fn read_side(first: &str, runs: &[PathBuf]) -> Result<Trace, Stop> {
     for path in runs {
         let place = real(path);
         if known.contains(&place) {
-            return Err(Stop::Usage(format!(
-                "{} is named twice; name each run once",
-                path.display()
-            )));
+            refuse!("{} is named twice; name each run once", path.display());
         }
         known.push(place);
         let further = read(path)?;
         if further.recording.operations.is_empty() {
-            return Err(Stop::Usage(format!(
-                "{} has no operation; leave it out",
-                path.display()
-            )));
+            refuse!("{} has no operation; leave it out", path.display());
         }
         trace.header.earlier.extend(runs_of(&further));
     }

@@ -115,12 +115,8 @@ fn check_operators(name: &str, json: bool) -> Ended {
     let logs = temporary::folder("logs").map_err(Stop::usage)?;
     interrupt::leaves(logs.path().to_owned());
     let checks = sensitivity::check(&suite, logs.path().to_owned()).map_err(Stop::usage)?;
-    show(
-        checks,
-        json,
-        "each input moves the results",
-        "an input moves no result",
-    )
+    let (passed, failed) = ("each input moves the results", "an input moves no result");
+    show(checks, json, passed, failed)
 }
 
 fn check(command: &[String], json: bool) -> Ended {
@@ -152,10 +148,9 @@ fn check(command: &[String], json: bool) -> Ended {
 
 /// Prints checks and their outcome: 1 where one failed.
 fn show(checks: Vec<Check>, json: bool, passed: &str, failed: &str) -> Ended {
-    let failures = checks
-        .iter()
-        .filter(|c| matches!(c.result, CheckResult::Failed(_)))
-        .count();
+    let failed_checks = checks.iter();
+    let failed_checks = failed_checks.filter(|c| matches!(c.result, CheckResult::Failed(_)));
+    let failures = failed_checks.count();
     if json {
         print_json(&checks)?;
     } else {

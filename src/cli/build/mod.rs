@@ -81,9 +81,8 @@ impl BuildArgs {
             (self.save.is_some(), "--save"),
             (self.baseline.is_some(), "--baseline"),
         ];
-        given
-            .into_iter()
-            .find_map(|(given, word)| given.then_some(word))
+        let mut given = given.into_iter();
+        given.find_map(|(is_given, word)| is_given.then_some(word))
     }
 }
 
@@ -122,22 +121,15 @@ pub fn run(args: &BuildArgs) -> Ended {
     let ledger = Ledger::new(&name.unwrap_or_else(|| compiler.to_string()), rows);
     let failed = outcomes.iter().any(|outcome| outcome.image.is_err());
     let comparison = base.map(|base| base.compare(&ledger, &compiled(&outcomes)));
-    show(
-        args,
-        &outcomes,
-        &ledger,
-        (took.as_ref(), comparison.as_ref()),
-    )?;
+    let shown = (took.as_ref(), comparison.as_ref());
+    show(args, &outcomes, &ledger, shown)?;
     if failed {
         return Ok(1);
     }
     if let Some(path) = &args.save {
         ledger.write(path).map_err(Stop::usage)?;
-        note(format!(
-            "{} holds {} entry points",
-            path.display(),
-            ledger.rows.len()
-        ));
+        let number = ledger.rows.len();
+        note(format!("{} holds {number} entry points", path.display()));
     }
     match comparison {
         Some(Err(why)) => Err(Stop::NotJudged(why)),
@@ -148,10 +140,8 @@ pub fn run(args: &BuildArgs) -> Ended {
 
 fn sources(files: &[String]) -> Result<Vec<KernelSource>, Stop> {
     if files.is_empty() {
-        let all = FILES
-            .iter()
-            .filter_map(|file| KernelSource::embedded(file.name));
-        return Ok(all.collect());
+        let all = FILES.iter().map(|file| KernelSource::embedded(file.name));
+        return Ok(all.flatten().collect());
     }
     files.iter().map(|file| source(file)).collect()
 }
@@ -215,10 +205,7 @@ fn jobs<'a>(
         refused.extend(whys.into_iter().map(missing));
     }
     if jobs.is_empty() {
-        return Err(Stop::Usage(format!(
-            "nothing to build: {}",
-            refused.join("; ")
-        )));
+        refuse!("nothing to build: {}", refused.join("; "));
     }
     if !refused.is_empty() && !args.quiet && !args.json {
         note(format!("not built: {}", refused.join("; ")));
@@ -232,13 +219,10 @@ fn built(jobs: &[Job], compiler: Compiler, args: &BuildArgs) -> Result<Vec<FileO
     if !args.quiet && !args.json {
         note(format!("building {}", counted(jobs.len(), "cubin")));
     }
-    let build = |(source, arch): &Job| {
-        let image = image(source, *arch, compiler, args.no_cache);
-        FileOutcome {
-            file: source.name.clone(),
-            arch: *arch,
-            image,
-        }
+    let build = |(source, arch): &Job| FileOutcome {
+        file: source.name.clone(),
+        arch: *arch,
+        image: image(source, *arch, compiler, args.no_cache),
     };
     let outcomes: Vec<FileOutcome> = jobs.par_iter().map(build).collect();
     let (mut kept, mut stop) = (Vec::new(), None);
@@ -276,11 +260,9 @@ fn show(
         Some(Ok(comparison)) => table::comparison(comparison),
         _ => Document::default(),
     };
-    document
-        .body
-        .extend(table::builds(outcomes, &ledger.compiler));
+    let builds = table::builds(outcomes, &ledger.compiler);
     let took = took.map(|took| Block::Note(format!("compiled in {took}")));
-    document.body.extend(took);
+    document.body.extend(builds.into_iter().chain(took));
     print(document.text(true)).map(drop)
 }
 
@@ -289,25 +271,22 @@ fn answer(
     ledger: &Ledger,
     comparison: Option<&Result<LedgerComparison, String>>,
 ) -> Value {
-    let builds: Vec<Value> = outcomes
-        .iter()
-        .map(|outcome| match &outcome.image {
+    let builds = outcomes.iter().map(|outcome| {
+        let (file, arch) = (&outcome.file, outcome.arch);
+        match &outcome.image {
             Ok(image) => json!({
-                "file": outcome.file,
-                "arch": outcome.arch,
+                "file": file,
+                "arch": arch,
                 "seconds": image.seconds,
                 "cached": image.cached,
                 "cubin_bytes": image.cubin.len(),
                 "warnings": image.warnings,
                 "entries": rows(outcome),
             }),
-            Err(error) => json!({
-                "file": outcome.file,
-                "arch": outcome.arch,
-                "error": error.to_string(),
-            }),
-        })
-        .collect();
+            Err(error) => json!({ "file": file, "arch": arch, "error": error.to_string() }),
+        }
+    });
+    let builds: Vec<Value> = builds.collect();
     let mut answer = json!({ "compiler": ledger.compiler, "builds": builds });
     match comparison {
         Some(Ok(comparison)) => answer["comparison"] = json!(comparison),

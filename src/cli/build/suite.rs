@@ -24,21 +24,19 @@ pub fn is_one(name: &str) -> bool {
 pub fn run(name: &str, json: bool) -> Ended {
     let suite = suite::load(name)?;
     let Some(build) = &suite.build else {
-        return Err(Stop::Usage(format!(
+        refuse!(
             "suite {name} has no [build]; give it `command = [\"make\", ...]` there, and what \
              comes out as `makes`"
-        )));
+        );
     };
     watch_for("; what was built so far is left as it is");
-    note(format!(
-        "building: {}",
-        secrets::command_line(&build.command).join(" ")
-    ));
+    let command = secrets::command_line(&build.command).join(" ");
+    note(format!("building: {command}"));
     let outcome = match build_suite(build, &reports(&suite.name)) {
         Ok(outcome) => outcome,
         Err(error @ BuildingError::NotStarted(_)) => {
             let origin = &build.origin;
-            return Err(Stop::Usage(format!("{origin}: {error}")));
+            refuse!("{origin}: {error}");
         }
         // A suite that does not build is worse than one that does.
         Err(error) => {

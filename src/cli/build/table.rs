@@ -5,6 +5,7 @@ use regatta_cuda::kernels::compile::{BuildError, Image};
 use regatta_cuda::kernels::ledger::{LedgerComparison, LedgerRow};
 use regatta_report::document::{Block, Document, Table, TableRow, Tone};
 use regatta_report::text::shorten_middle;
+use regatta_worker::joined::Joined;
 use regatta_worker::units::{Nanoseconds, counted};
 
 /// Columns of an entry point's name.
@@ -48,10 +49,8 @@ pub fn builds(outcomes: &[FileOutcome], compiler: &str) -> Vec<Block> {
             Ok(image) => {
                 let time = Nanoseconds::of_seconds(image.seconds);
                 let cached = if image.cached { ", from the cache" } else { "" };
-                lines.push(TableRow {
-                    below: image.warnings.clone(),
-                    ..TableRow::new(format!("{name}: {time}{cached}"), Vec::new())
-                });
+                let line = TableRow::new(format!("{name}: {time}{cached}"), Vec::new());
+                lines.push(line.with_below(image.warnings.clone()));
                 lines.extend(rows(outcome).iter().map(entry));
             }
             Err(error) => {
@@ -67,10 +66,8 @@ pub fn builds(outcomes: &[FileOutcome], compiler: &str) -> Vec<Block> {
         blocks.push(Block::Table(Table::new("entry point", heads, lines)));
     }
     blocks.extend(failed);
-    blocks.push(Block::Text(vec![
-        closing(outcomes, compiler),
-        LEGEND.to_owned(),
-    ]));
+    let closing = closing(outcomes, compiler);
+    blocks.push(Block::Text(vec![closing, LEGEND.to_owned()]));
     blocks
 }
 
@@ -82,10 +79,8 @@ fn entry(row: &LedgerRow) -> TableRow {
     };
     let launch = row.launch.map(|launch| {
         let occupancy = f64::from(launch.occupancy_permille) / 10.0;
-        [
-            launch.blocks_per_sm.to_string(),
-            format!("{occupancy:.0} %"),
-        ]
+        let blocks = launch.blocks_per_sm.to_string();
+        [blocks, format!("{occupancy:.0} %")]
     });
     let [blocks, warps] = launch.unwrap_or_default();
     let cells = vec![
@@ -102,7 +97,7 @@ fn entry(row: &LedgerRow) -> TableRow {
 /// A compiler's own lines, as they are: they point at columns.
 fn complaint(log: &str) -> String {
     let lines = log.lines().take(COMPLAINT);
-    let mut text = lines.collect::<Vec<_>>().join("\n");
+    let mut text = lines.joined("\n");
     let more = log.lines().count().saturating_sub(COMPLAINT);
     if more > 0 {
         text += &format!("\n... and {more} more lines");
@@ -122,10 +117,8 @@ fn closing(outcomes: &[FileOutcome], compiler: &str) -> String {
         counted(made, "cubin")
     )];
     if compiled > 0 {
-        parts.push(format!(
-            "{compiled} compiled now in {}",
-            Nanoseconds::of_seconds(seconds)
-        ));
+        let time = Nanoseconds::of_seconds(seconds);
+        parts.push(format!("{compiled} compiled now in {time}"));
     } else if failed == 0 {
         parts.push("all from the cache".to_owned());
     }
@@ -137,25 +130,18 @@ fn closing(outcomes: &[FileOutcome], compiler: &str) -> String {
 
 /// The changes against a ledger.
 pub fn comparison(comparison: &LedgerComparison) -> Document {
+    let new = "Not in the baseline";
     let sections = [
         ("Takes more", Tone::Bad, lines(&comparison.worse)),
         ("Gone", Tone::Bad, lines(&comparison.gone)),
         ("Takes less", Tone::Good, lines(&comparison.better)),
-        (
-            "Not in the baseline",
-            Tone::Doubtful,
-            lines(&comparison.added),
-        ),
+        (new, Tone::Doubtful, lines(&comparison.added)),
     ];
-    let sections = sections
-        .into_iter()
-        .filter(|(_, _, lines)| !lines.is_empty());
+    let sections = sections.into_iter();
+    let sections = sections.filter(|(_, _, lines)| !lines.is_empty());
     let blocks = sections.flat_map(|(name, tone, lines)| {
-        let title = format!("{name} ({})", lines.len());
-        [
-            Block::Heading(title, String::new(), tone),
-            Block::list(lines),
-        ]
+        let title = Block::counted(name, lines.len(), tone);
+        [title, Block::list(lines)]
     });
     let (word, tone) = if comparison.is_worse() {
         ("FAILED", Tone::Bad)

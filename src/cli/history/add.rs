@@ -45,14 +45,14 @@ impl Keep {
 /// When one cannot be read or is not to be added, before any is: exit code 2; when one cannot be
 /// written: 3.
 pub(super) fn run(args: &AddArgs) -> Ended {
-    let at = match &args.at {
-        Some(text) => Some(time(text).ok_or_else(|| {
+    let at = args.at.as_ref().map(|text| {
+        time(text).ok_or_else(|| {
             Stop::Usage(format!(
                 "--at {text}: use a date such as 2026-05-01, or a time such as 2026-05-01T12:00:00Z"
             ))
-        })?),
-        None => None,
-    };
+        })
+    });
+    let at = at.transpose()?;
     let store = HistoryStore::new(&args.root);
     let all = found(&args.runs, at)?;
     let mut answers = Vec::new();
@@ -114,9 +114,7 @@ fn outcome(added: &Added) -> String {
 /// Runs in the form in which they are added.
 fn found(names: &[String], at: Option<Timestamp>) -> Result<Vec<Reduced>, Stop> {
     if let Some(name) = names.iter().find(|name| !Path::new(name).exists()) {
-        return Err(Stop::Usage(format!(
-            "{name} is neither a run's file nor a folder with a {RUN_FILE}"
-        )));
+        refuse!("{name} is neither a run's file nor a folder with a {RUN_FILE}");
     }
     let store = baseline::Store::new("baselines");
     let all = stored::find_all(names, &store, None)?.into_iter();

@@ -73,9 +73,8 @@ pub(super) struct Which {
 impl Which {
     /// `regatta history SUITE OPTION`, of the same folder and machine.
     fn command(&self, suite: &str, option: &str) -> String {
-        let mut words: Vec<String> = ["regatta", "history", suite, option]
-            .map(str::to_owned)
-            .into();
+        let words = ["regatta", "history", suite, option];
+        let mut words = words.map(str::to_owned).to_vec();
         if let Some(machine) = &self.machine {
             words.extend(["--machine".to_owned(), machine.clone()]);
         }
@@ -192,20 +191,10 @@ mod tests {
         assert_eq!(parsed("1w").unwrap(), "2026-05-24T12:00:00Z");
         assert_eq!(parsed("12h").unwrap(), "2026-05-31T00:00:00Z");
         assert_eq!(parsed("2026-05-03").unwrap(), "2026-05-03T00:00:00Z");
-        assert_eq!(
-            parsed("2026-05-03T06:00:00+02:00").unwrap(),
-            "2026-05-03T04:00:00Z"
-        );
-        for odd in [
-            "",
-            "d",
-            "-3d",
-            "99999999999999999999d",
-            "9999999999d",
-            "May",
-            "2026-05",
-            "3é",
-        ] {
+        let zoned = parsed("2026-05-03T06:00:00+02:00").unwrap();
+        assert_eq!(zoned, "2026-05-03T04:00:00Z");
+        let odd = ["", "d", "-3d", "May", "2026-05", "3é", "9999999999d"];
+        for odd in odd.into_iter().chain(["99999999999999999999d"]) {
             assert_eq!(parsed(odd), None, "{odd}");
         }
     }

@@ -17,6 +17,7 @@ use regatta_report::files::place;
 use regatta_report::history::{self, Shown};
 use regatta_report::text::link_part;
 use regatta_report::text::shorten_middle;
+use regatta_worker::joined::Joined;
 use regatta_worker::units::counted;
 use serde_json::json;
 
@@ -30,18 +31,15 @@ pub(super) fn run(args: &ShowArgs) -> Ended {
     let stored = chosen(&args.which)?;
     let history = read(&stored)?;
     let (Some(newest), Some(_)) = (history.runs.last(), history.runs.first()) else {
-        return Err(Stop::Usage(format!(
-            "{} has no run that can be read",
-            stored.path.display()
-        )));
+        refuse!("{} has no run that can be read", stored.path.display());
     };
     for pattern in &args.case {
         if !history.cases.iter().any(|id| matches_id(pattern, &id.0)) {
-            return Err(Stop::Usage(format!(
+            refuse!(
                 "--case {pattern}: no case of {} matches; `{}` lists them",
                 stored.path.display(),
-                args.which.command(&stored.suite, "--all"),
-            )));
+                args.which.command(&stored.suite, "--all")
+            );
         }
     }
     let options = Options {
@@ -67,17 +65,18 @@ pub(super) fn run(args: &ShowArgs) -> Ended {
             draw(page, &history::figures(&shown))?;
             continue;
         }
-        let links = if is_stdout(page) {
-            Vec::new()
-        } else {
+        let is_file = !is_stdout(page);
+        let links = if is_file {
             links(&history, page)
+        } else {
+            Vec::new()
         };
         let linked = Shown {
             links: &links,
             ..shown
         };
         put(page, history::page(&linked).map_err(Stop::not_judged)?)?;
-        if !is_stdout(page) {
+        if is_file {
             note(format!("report: {}", page.display()));
         }
     }
@@ -115,10 +114,8 @@ fn no_times(history: &History, path: &Path, options: &Options) -> String {
 
 /// Cases of a run that were timed, in all invocations beside other programs or not.
 fn timed(run: &HistoryRun, disturbed: bool) -> usize {
-    let times = run
-        .results
-        .iter()
-        .filter_map(|(_, outcome)| outcome.measured());
+    let outcomes = run.results.iter().map(|(_, outcome)| outcome);
+    let times = outcomes.filter_map(|outcome| outcome.measured());
     times.filter(|times| times.disturbed == disturbed).count()
 }
 
@@ -142,16 +139,14 @@ pub(super) fn list(args: &ShowArgs) -> Ended {
     let rows = history.runs.iter().map(|kept| {
         let about = &kept.about;
         let revision = about.git.as_ref();
+        let disturbed = match timed(kept, true) {
+            0 => String::new(),
+            some => format!(", {some} disturbed"),
+        };
+        let (quiet, all) = (timed(kept, false), kept.results.len());
         let cells = vec![
             about.at.strftime("%Y-%m-%d %H:%M").to_string(),
-            match timed(kept, true) {
-                0 => format!("{} of {}", timed(kept, false), kept.results.len()),
-                some => format!(
-                    "{} of {}, {some} disturbed",
-                    timed(kept, false),
-                    kept.results.len()
-                ),
-            },
+            format!("{quiet} of {all}{disturbed}"),
             revision.map_or_else(String::new, regatta_judge::revision_text),
         ];
         TableRow::new(shorten_middle(&about.label, 33), cells)
@@ -188,7 +183,7 @@ pub(super) fn chosen(which: &Which) -> Result<HistoryFile, Stop> {
     let names = |all: &[HistoryFile]| -> String {
         let names = all.iter();
         let names = names.map(|stored| format!("{} --machine {}", stored.suite, stored.machine));
-        names.collect::<Vec<_>>().join(", ")
+        names.joined(", ")
     };
     let root = store.root().display();
     match matching.as_slice() {
@@ -250,7 +245,7 @@ fn link(file: &Path, folder: &Path) -> String {
     let down = file[same..]
         .iter()
         .map(|part| link_part(&part.as_os_str().to_string_lossy(), "-._~+@"));
-    up.chain(down).collect::<Vec<_>>().join("/")
+    up.chain(down).joined("/")
 }
 
 #[cfg(test)]

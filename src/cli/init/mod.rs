@@ -115,14 +115,12 @@ fn init(args: &InitArgs) -> Ended {
     if root != Path::new(".") {
         next = format!("cd {} && {next}", shell_quoted(&root.display().to_string()));
     }
+    let files = all.iter();
     if args.json {
-        let files = all
-            .iter()
-            .map(|(path, what)| json!({ "path": path, "what": what }));
+        let files = files.map(|(path, what)| json!({ "path": path, "what": what }));
         let files: Vec<_> = files.collect();
         return print_json(&json!({ "files": files, "next": next }));
     }
-    let files = all.iter();
     let files = files.map(|(path, what)| ListItem::new(*what, path.display().to_string()));
     show_blocks(vec![Block::List(files.collect())])?;
     match ci {
@@ -188,11 +186,8 @@ fn append(root: &Path, name: &str, text: &str, is_in: fn(&str) -> bool) -> Resul
     if !whole.is_empty() && !whole.ends_with('\n') {
         whole.push('\n');
     }
-    let apart = if whole.trim().is_empty() || !text.starts_with('#') {
-        ""
-    } else {
-        "\n"
-    };
+    let is_section = !whole.trim().is_empty() && text.starts_with('#');
+    let apart = if is_section { "\n" } else { "" };
     files::write(&path, &format!("{whole}{apart}{text}")).map_err(Stop::usage)?;
     Ok((path, what))
 }
