@@ -94,33 +94,21 @@ impl Place {
 
     /// Writes a suite of these variants on the fake worker, started with `args`.
     pub fn suite(&self, name: &str, variants: &[&str], args: &[&str], more: &str) {
-        let quoted = |words: &[&str]| {
-            let words: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
-            words.join(", ")
-        };
         // Short where something is to hang; else long enough for a machine that is busy.
-        let hangs = |word: &&str| {
-            ["silent", "forking"]
-                .iter()
-                .any(|name| word.ends_with(name))
-        };
-        let timeout_s = if variants.iter().chain(args).any(hangs) {
-            1
-        } else {
-            60
-        };
+        let hangs = |word: &&str| word.ends_with("silent") || word.ends_with("forking");
+        let hangs = variants.iter().chain(args).any(hangs);
+        let timeout_s = if hangs { 1 } else { 60 };
         let worker = fake_worker().display().to_string();
-        let command = quoted(&[&[worker.as_str()], args].concat());
+        let command = [&[worker.as_str()], args].concat();
         self.write(
             &format!("{name}.toml"),
             &format!(
                 "description = \"{name}\"\n\
                  [measure]\ninvocations = 5\nsamples = 10\ntimeout_s = {timeout_s}\n\
                  [policy]\nthreshold = 0.02\n\
-                 [workers]\nfake = [{command}]\n\
-                 [[sweep]]\nvariants = [{}]\nseq = [32, 48, 64]\nhead_dim = 16\n\
-                 direction = [\"forward\", \"backward\"]\n{more}",
-                quoted(variants)
+                 [workers]\nfake = {command:?}\n\
+                 [[sweep]]\nvariants = {variants:?}\nseq = [32, 48, 64]\nhead_dim = 16\n\
+                 direction = [\"forward\", \"backward\"]\n{more}"
             ),
         );
     }
@@ -147,19 +135,14 @@ impl Place {
     /// the introduction, which serves the first invocation.
     pub fn script(&self, then: &str) {
         let worker = fake_worker();
-        self.write(
-            "worker.sh",
-            &format!(
-                "n=$(cat starts 2>/dev/null || echo 0); n=$((n + 1)); echo $n > starts\n\
-                 {then}\nexec {} \"$@\"\n",
-                worker.display()
-            ),
+        let worker = worker.display();
+        let script = format!(
+            "n=$(cat starts 2>/dev/null || echo 0); n=$((n + 1)); echo $n > starts\n\
+             {then}\nexec {worker} \"$@\"\n"
         );
-        self.edit(
-            "s.toml",
-            &format!("fake = [\"{}\"", worker.display()),
-            "fake = [\"sh\", \"worker.sh\"",
-        );
+        self.write("worker.sh", &script);
+        let own = format!("fake = [\"{worker}\"");
+        self.edit("s.toml", &own, "fake = [\"sh\", \"worker.sh\"");
     }
 
     /// A program to be run here, without the variables of a job that these tests may be a part
@@ -203,11 +186,8 @@ impl Place {
     pub fn ran(&self, args: &[&str]) -> (i32, String, String) {
         let output = self.regatta(args).output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        (
-            output.status.code().unwrap_or(-1),
-            text(&output.stdout),
-            text(&output.stderr),
-        )
+        let [stdout, stderr] = [&output.stdout, &output.stderr].map(|bytes| text(bytes));
+        (output.status.code().unwrap_or(-1), stdout, stderr)
     }
 
     /// The run of a suite, read back.

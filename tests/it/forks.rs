@@ -91,6 +91,13 @@ fn place(fork: &str, at_import: &str, at_prepare: &str) -> Place {
     place
 }
 
+/// Changes a place as if a GPU were seen there.
+fn sees_a_gpu(place: &Place) {
+    let insert = "sys.meta_path.insert";
+    place.edit("sitecustomize.py", insert, &format!("{SEES_A_GPU}{insert}"));
+    place.edit("s.toml", "MINE =", "CUDA_VISIBLE_DEVICES = \"0\", MINE =");
+}
+
 /// The start of each entry's process.
 fn starts(run: &Run) -> Vec<How> {
     let starts = run.entries.iter().map(|entry| entry.start.as_ref());
@@ -194,13 +201,7 @@ fn a_fork_server_that_died_is_replaced_by_starts() {
             if forks.count(server) == 3 and os.getpid() == server: os._exit(9)
         os.register_at_fork(before=count)";
     let place = place("auto", ends, "pass");
-    // As if a GPU were seen.
-    place.edit(
-        "sitecustomize.py",
-        "sys.meta_path.insert",
-        &format!("{SEES_A_GPU}sys.meta_path.insert"),
-    );
-    place.edit("s.toml", "MINE =", "CUDA_VISIBLE_DEVICES = \"0\", MINE =");
+    sees_a_gpu(&place);
     exits!(place, 0, ["run", "./s.toml", "--set", "input_sets=1"]);
     let run = place.run("s");
     let (forked, exec) = (How::Forked, How::Exec);
@@ -217,12 +218,7 @@ fn a_worker_that_ended_with_its_fork_server_is_no_fault_of_its_case() {
             os.kill(int(open('imports').readline()), 9)
             time.sleep(600)";
     let place = place("auto", "pass", shoots);
-    place.edit(
-        "sitecustomize.py",
-        "sys.meta_path.insert",
-        &format!("{SEES_A_GPU}sys.meta_path.insert"),
-    );
-    place.edit("s.toml", "MINE =", "CUDA_VISIBLE_DEVICES = \"0\", MINE =");
+    sees_a_gpu(&place);
     exits!(place, 3, ["run", "./s.toml", "--set", "input_sets=1"]);
     let run = place.run("s");
     let (forked, exec) = (How::Forked, How::Exec);
@@ -239,17 +235,10 @@ fn a_worker_that_ended_with_its_fork_server_is_no_fault_of_its_case() {
 fn workers_on_a_gpu_that_are_not_forked_start_before_they_are_wanted() {
     let prepares = "open('processes', 'a').write('\"prepares\"\\n')";
     let place = place("no", "pass", prepares);
-    place.edit(
-        "sitecustomize.py",
-        "\"kind\": \"cpu\"",
-        "\"kind\": \"cuda\"",
-    );
-    let compare = ["compare", "./s.toml", "--base", "here"];
-    exits!(
-        place,
-        0,
-        [&compare[..], &["--set", "input_sets=1"]].concat()
-    );
+    let [cpu, cuda] = ["cpu", "cuda"].map(|kind| format!("\"kind\": \"{kind}\""));
+    place.edit("sitecustomize.py", &cpu, &cuda);
+    let base = ["--base", "here", "--set", "input_sets=1"];
+    exits!(place, 0, [&["compare", "./s.toml"][..], &base].concat());
     let lines = lines(&place, "processes");
     let starts = lines.iter().filter(|line| line.is_object()).count();
     // Both sides introduce themselves, and take turns in five pairs.

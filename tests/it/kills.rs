@@ -19,10 +19,9 @@ const CLEAN: [&str; 2] = ["gate", "./s.toml"];
 /// Every case of every invocation once, and each undecided one in all that it owed.
 fn whole(run: &Run) {
     assert!(run.damage.is_empty(), "{:?}", run.damage);
-    let once: BTreeSet<_> = run
-        .entries
-        .iter()
-        .map(|entry| (entry.invocation, entry.case.clone()))
+    let entries = run.entries.iter();
+    let once: BTreeSet<_> = entries
+        .map(|entry| (entry.invocation, &entry.case))
         .collect();
     assert_eq!(once.len(), run.entries.len(), "a sample is there twice");
     let regular = run.header.plan.len() * run.header.settings.invocations as usize;
@@ -101,19 +100,15 @@ fn stopped_at(moments: usize) {
                 let delay = Duration::from_micros(draws.random_range(0..5_000));
                 stop(&place, args, signals[moment % 3], lines, delay);
             }
-            let (went_on, stdout, stderr) = place.ran(args);
-            assert_eq!(
-                went_on, code,
-                "moment {moment} of {args:?}: {stdout}{stderr}"
-            );
+            let (resumed, stdout, stderr) = place.ran(args);
+            let printed = format!("{stdout}{stderr}");
+            assert_eq!(resumed, code, "moment {moment} of {args:?}: {printed}");
             whole(&place.run("s"));
         }
     }
     assert_eq!(stops.len(), moments, "two moments are the same: {stops:?}");
-    println!(
-        "{moments} gates stopped while they ran, in {:.1?}",
-        begin.elapsed()
-    );
+    let took = begin.elapsed();
+    println!("{moments} gates stopped while they ran, in {took:.1?}");
 }
 
 #[test]
@@ -155,11 +150,8 @@ fn a_gate_stopped_while_it_measures_pairs_goes_on() {
     child.kill().unwrap();
     child.wait().unwrap();
     // The present part alone does not pass for the whole.
-    exits!(
-        place,
-        3,
-        ["baseline", "save", "s", "reports/s", "--replace"]
-    );
+    let save = ["baseline", "save", "s", "reports/s", "--replace"];
+    exits!(place, 3, save);
     let (code, stdout, stderr) = place.ran(&gate);
     assert!(stderr.contains("resuming:"), "{stderr}");
     let words: Vec<&str> = stdout.split_whitespace().collect();
@@ -186,9 +178,7 @@ fn what_is_open_is_measured_again_within_the_time_limit() {
     assert!(stderr.contains("90s, 15m or 2h"), "{stderr}");
     let short = ["--no-resume", "--time-limit", "0"];
     let (_, _, stderr) = place.ran(&[&compare[..], &short].concat());
-    assert!(
-        stderr.contains("--time-limit ends this after 1 of 5 pairs"),
-        "{stderr}"
-    );
+    let says = "--time-limit ends this after 1 of 5 pairs";
+    assert!(stderr.contains(says), "{stderr}");
     assert_eq!(place.run("s-compare/head").open, []);
 }

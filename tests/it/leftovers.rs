@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::process::{Child, ExitStatus, Stdio};
 
 use crate::common::{Place, all_gone, lives, soon};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::unistd::Pid;
 use regatta_core::record::Outcome;
@@ -141,20 +142,10 @@ fn a_harness_that_cannot_speak_stops_all_the_same() {
     let place = place("leave(); sleep 3600;");
     let (reader, writer) = std::io::pipe().unwrap();
     let mut full = fs::File::from(OwnedFd::from(writer.try_clone().unwrap()));
-    let flags = |flags| {
-        use nix::fcntl::{FcntlArg, OFlag, fcntl};
-        fcntl(
-            &writer,
-            FcntlArg::F_SETFL(if flags {
-                OFlag::O_NONBLOCK
-            } else {
-                OFlag::empty()
-            }),
-        )
-    };
-    flags(true).unwrap();
+    let flags = |flags| fcntl(&writer, FcntlArg::F_SETFL(flags)).unwrap();
+    flags(OFlag::O_NONBLOCK);
     while full.write(&[b'x'; 512]).is_ok() {}
-    flags(false).unwrap();
+    flags(OFlag::empty());
     let mut harness = place
         .regatta(&["run", "./s.toml"])
         .stdout(Stdio::null())
@@ -168,10 +159,8 @@ fn a_harness_that_cannot_speak_stops_all_the_same() {
     all_gone(&left);
     assert!(place.run("s").entries.is_empty());
     // The same command resumes where it stopped: the case was not measured.
-    place.write(
-        "leave.pl",
-        &format!("{LEAVES}{HELLO}hello(); <$in>; exit 12"),
-    );
+    let exits = format!("{LEAVES}{HELLO}hello(); <$in>; exit 12");
+    place.write("leave.pl", &exits);
     let (_, stdout, _) = place.ran(&["run", "./s.toml"]);
     assert!(stdout.contains("exit code 12"), "{stdout}");
     let outcome = &place.run("s").entries[0].outcome;
@@ -220,18 +209,15 @@ fn commands_that_only_ask_leave_nothing_either() {
             let mut mode = fs::metadata(&script).unwrap().permissions();
             std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o755);
             fs::set_permissions(&script, mode).unwrap();
-            place.write(
-                "regatta.toml",
-                &format!(
-                    "[environments.slow]\npython = {script:?}\nrequirements = [\"a==1\"]\n\
-                     [environments.default]\npython = \"/no/such/python\"\n\
-                     {}",
-                    match command[0] {
-                        "list" | "doctor" => "[workers]\nmine = [\"perl\", \"leave.pl\"]\n",
-                        _ => "",
-                    }
-                ),
+            let workers = match command[0] {
+                "list" | "doctor" => "[workers]\nmine = [\"perl\", \"leave.pl\"]\n",
+                _ => "",
+            };
+            let config = format!(
+                "[environments.slow]\npython = {script:?}\nrequirements = [\"a==1\"]\n\
+                 [environments.default]\npython = \"/no/such/python\"\n{workers}"
             );
+            place.write("regatta.toml", &config);
             let mut harness = started(&place, command);
             let left = left(&place);
             send(&harness, signal);

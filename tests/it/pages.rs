@@ -57,8 +57,7 @@ struct Block<'a> {
 impl Page {
     fn blocks(&self) -> Vec<Block<'_>> {
         let parts: Vec<&str> = self.text.split("```").collect();
-        let pairs = parts.chunks(2).filter(|pair| pair.len() == 2);
-        let blocks = pairs.map(|pair| {
+        let blocks = parts.chunks_exact(2).map(|pair| {
             let (language, text) = pair[1].split_once('\n').unwrap();
             Block {
                 before: pair[0],
@@ -293,10 +292,8 @@ fn sources() -> String {
 fn quoted_messages_exist() {
     let sources = sources();
     let page = page("docs/INCONCLUSIVE.md");
-    let rows = page
-        .text
-        .lines()
-        .filter_map(|line| line.strip_prefix("| `"));
+    let lines = page.text.lines();
+    let rows = lines.filter_map(|line| line.strip_prefix("| `"));
     let cells = rows.filter_map(|row| row.split(" | ").next());
     let quoted: Vec<&str> = cells.flat_map(|cell| cell.split('`').step_by(2)).collect();
     assert!(quoted.len() > 15, "{quoted:?}");
@@ -333,11 +330,8 @@ fn samples_are_what_the_program_prints() {
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
             let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
             let pattern: Vec<&str> = pattern.lines().filter(|line| !line.is_empty()).collect();
-            assert!(
-                matches(&pattern, &lines),
-                "{}: {command}\n{text}",
-                page.path
-            );
+            let path = &page.path;
+            assert!(matches(&pattern, &lines), "{path}: {command}\n{text}");
             number += 1;
         }
     }
@@ -350,12 +344,9 @@ fn samples_are_what_the_program_prints() {
 fn samples_of_evidence_are_read() {
     let place = Place::new();
     let mut names = BTreeSet::new();
-    for link in page("docs/EVIDENCE.md")
-        .text
-        .split("](../reports/samples/")
-        .skip(1)
-    {
-        names.extend(link.split(['/', ')']).next().map(str::to_owned));
+    let evidence = page("docs/EVIDENCE.md").text;
+    for link in evidence.split("](../reports/samples/").skip(1) {
+        names.extend(link.split(['/', ')']).next());
     }
     let mut refused = Vec::new();
     let mut number = 0;
@@ -402,11 +393,8 @@ fn pictures_are_what_the_program_draws() {
         let mut regatta = Command::new(env!("CARGO_BIN_EXE_regatta"));
         let folder = place.path().join(kind);
         let output = format!("--output=figures={}", folder.display());
-        let drawn = regatta
-            .args(command.split(' '))
-            .arg(output)
-            .current_dir(ROOT);
-        drawn.output().unwrap();
+        let drawn = regatta.args(command.split(' ')).arg(output);
+        drawn.current_dir(ROOT).output().unwrap();
         for theme in ["light", "dark"] {
             let name = format!("{kind}-{theme}.svg");
             let (drawn, kept) = (folder.join(&name), format!("{ROOT}/docs/images/{name}"));
@@ -415,10 +403,8 @@ fn pictures_are_what_the_program_draws() {
             }
             assert!(readme.contains(&format!("docs/images/{name}")), "{name}");
             let [drawn, kept] = [drawn, kept.into()].map(|path| fs::read_to_string(path).unwrap());
-            assert!(
-                drawn == kept,
-                "{name} is not what `regatta {command}` draws"
-            );
+            let is_drawn = drawn == kept;
+            assert!(is_drawn, "{name} is not what `regatta {command}` draws");
         }
     }
 }
@@ -427,11 +413,8 @@ fn pictures_are_what_the_program_draws() {
 #[test]
 fn the_suite_of_the_page_is_read() {
     let page = page("docs/SUITES.md");
-    let blocks = page.blocks();
-    let suite = blocks
-        .iter()
-        .find(|block| block.language == "toml")
-        .unwrap();
+    let mut blocks = page.blocks().into_iter();
+    let suite = blocks.find(|block| block.language == "toml").unwrap();
     let place = Place::new();
     place.write("page.toml", suite.text);
     // A function, and a script that times it.
@@ -625,29 +608,27 @@ fn what_readme_types_is_of_the_tutorial() {
     let tutorial = page("docs/FUNCTIONS.md");
     let readme = page("README.md");
     let blocks = readme.blocks();
-    let mut first = blocks.iter().filter(|block| block.language == "sh");
+    let is_typed = |block: &&Block| block.language == "sh";
+    let mut first = blocks.iter().filter(is_typed);
     let first = first
         .find(|block| block.text.contains("regatta init"))
         .unwrap();
-    let typed = |line: &str| {
+    let words = |line: &str| {
         line.split("  #")
             .next()
             .unwrap_or_default()
             .trim()
             .to_owned()
     };
-    let known: BTreeSet<String> = tutorial
-        .blocks()
+    let blocks = tutorial.blocks();
+    let typed = blocks
         .iter()
-        .filter(|block| block.language == "sh")
-        .flat_map(|block| block.text.lines())
-        .map(typed)
-        .collect();
+        .filter(is_typed)
+        .flat_map(|block| block.text.lines());
+    let known: BTreeSet<String> = typed.map(words).collect();
     let own = |line: &&str| !line.starts_with("cargo install") && !line.starts_with("mkdir");
     for line in first.text.lines().filter(own) {
-        assert!(
-            known.contains(&typed(line)),
-            "docs/FUNCTIONS.md does not type {line:?}"
-        );
+        let is_known = known.contains(&words(line));
+        assert!(is_known, "docs/FUNCTIONS.md does not type {line:?}");
     }
 }

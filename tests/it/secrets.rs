@@ -55,11 +55,8 @@ fn no_secret_of_a_command_reaches_a_file_or_a_stream() {
         command.env("CALLERS_TOKEN", secret(902));
         command.env("DATABASE_URL", format!("postgres://u:{}@h/db", secret(903)));
         let output = command.output().unwrap();
-        let text = format!(
-            "{}{}",
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        );
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
         assert_eq!(output.status.code(), Some(code), "{args:?}: {text}");
         streams += &text;
     };
@@ -73,16 +70,10 @@ fn no_secret_of_a_command_reaches_a_file_or_a_stream() {
     }
     ran(&report, 0);
     // A specification has no quotes: words with spaces are of the suite alone.
-    let plain: Vec<&str> = args
-        .iter()
-        .copied()
-        .filter(|word| !word.contains(' '))
-        .collect();
-    let base = format!(
-        "worker:fake={} {}",
-        fake_worker().display(),
-        plain.join(" ")
-    );
+    let mut plain = args.clone();
+    plain.retain(|word| !word.contains(' '));
+    let plain = plain.join(" ");
+    let base = format!("worker:fake={} {plain}", fake_worker().display());
     let mut compare = vec!["compare", "./s.toml", "--base", &base, "--filter", "s32"];
     let outputs: Vec<String> = all.iter().map(|f| format!("{f}=out/pairs.{f}")).collect();
     for output in &outputs {
@@ -90,44 +81,25 @@ fn no_secret_of_a_command_reaches_a_file_or_a_stream() {
     }
     ran(&compare, 0);
     // A worker that cannot be started, and one that repeats its arguments where it fails.
-    let lost = format!("worker:fake=./missing {}", plain.join(" "));
-    ran(
-        &["compare", "./s.toml", "--base", &lost, "--filter", "s32"],
-        2,
-    );
-    place.write(
-        "echo.sh",
-        "echo \"error: unrecognized: $*\" >&2; env >&2; exit 2\n",
-    );
-    let echo = format!("worker:fake=sh echo.sh {}", plain.join(" "));
-    ran(
-        &["compare", "./s.toml", "--base", &echo, "--filter", "s32"],
-        2,
-    );
-
-    let typo = format!("worker:fake./serve {}", plain.join(" "));
-    ran(&["compare", "./s.toml", "--base", &typo], 2);
+    let echo = "echo \"error: unrecognized: $*\" >&2; env >&2; exit 2\n";
+    place.write("echo.sh", echo);
+    // The last has a typing error.
+    for worker in ["fake=./missing", "fake=sh echo.sh", "fake./serve"] {
+        let base = format!("--base=worker:{worker} {plain}");
+        ran(&["compare", "./s.toml", &base, "--filter", "s32"], 2);
+    }
 
     let mut paths = Vec::new();
     files(place.path(), &mut paths);
-    let written = |path: &Path| {
-        let own = ["s.toml", "echo.sh"]
-            .iter()
-            .any(|name| path.ends_with(name));
-        // A program's own output is kept as it is; its folder says so.
-        !own && !path.components().any(|part| part.as_os_str() == "logs")
-    };
-    let paths: Vec<_> = paths.into_iter().filter(|path| written(path)).collect();
+    // A program's own output, in `logs`, is kept as it is; its folder says so.
+    let own = ["s.toml", "echo.sh", "logs"];
+    paths.retain(|path| !path.iter().any(|part| own.iter().any(|name| part == *name)));
     assert!(paths.len() >= 12, "{paths:?}");
-    for (name, text) in paths
-        .iter()
-        .map(|path| {
-            let bytes = fs::read(path).unwrap();
-            let text = String::from_utf8_lossy(&bytes).into_owned();
-            (path.display().to_string(), text)
-        })
-        .chain([("a stream".to_owned(), streams.clone())])
-    {
+    let texts = paths.iter().map(|path| {
+        let text = String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned();
+        (path.display().to_string(), text)
+    });
+    for (name, text) in texts.chain([("a stream".to_owned(), streams.clone())]) {
         if let Some(at) = text.find("s3cr3tW") {
             let from = text.floor_char_boundary(at.saturating_sub(200));
             let to = text.ceil_char_boundary((at + 60).min(text.len()));
@@ -151,18 +123,14 @@ fn what_a_worker_says_of_its_device_is_text_wherever_it_is_printed() {
     place.edit("s.toml", "\\u{202e}", "\\u202e");
     let mut gate = place.regatta(&["gate", "./s.toml", "--output", "markdown=out.md"]);
     let output = gate.env("GITHUB_ACTIONS", "true").output().unwrap();
-    let text = format!(
-        "{}{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-        fs::read_to_string(place.path().join("out.md")).unwrap_or_default()
-    );
+    let page = fs::read(place.path().join("out.md")).unwrap_or_default();
+    let text = [output.stdout, output.stderr, page].concat();
+    let text = String::from_utf8_lossy(&text);
     assert_eq!(output.status.code(), Some(3), "{text}");
     assert!(text.contains("pwned"), "{text}");
     let begins = |line: &str| line.trim_start().starts_with("::error::pwned");
     assert!(!text.lines().any(begins), "{text}");
-    assert!(
-        !text.contains("\u{1b}[2J") && !text.contains('\u{202e}'),
-        "{text}"
-    );
+    for never in ["\u{1b}[2J", "\u{202e}"] {
+        assert!(!text.contains(never), "{text}");
+    }
 }

@@ -18,6 +18,7 @@ use rand::{RngExt, SeedableRng};
 use serde_json::Value;
 
 use crate::common::{Place, copy, fake_worker};
+use regatta_worker::joined::Joined;
 
 const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/situations.txt");
 
@@ -97,17 +98,13 @@ impl Bases {
             .or_insert_with(|| {
                 let base = Place::new();
                 base.write("s.toml", &suite(words, &worker(script, "1")));
-                let (code, _, said) = base.ran(&["run", "./s.toml", "--quiet"]);
-                assert_eq!(code, 0, "the base of {words} {script}: {said}");
-                let (code, _, said) = base.ran(&["baseline", "save", "s"]);
-                assert_eq!(code, 0, "the base of {words} {script}: {said}");
+                exits!(base, 0, ["run", "./s.toml", "--quiet"]);
+                exits!(base, 0, ["baseline", "save", "s"]);
                 base
             });
-        copy(
-            &base.path().join("baselines"),
-            &place.path().join("baselines"),
-        );
-        copy(&base.path().join("reports/s"), &place.path().join("base"));
+        for (from, to) in [("baselines", "baselines"), ("reports/s", "base")] {
+            copy(&base.path().join(from), &place.path().join(to));
+        }
     }
 }
 
@@ -163,25 +160,23 @@ fn said(judgement: &Value) -> String {
         if !fault.is_empty() {
             write!(result, "({fault})").unwrap();
         }
-        let causes: Vec<&str> = list(&row["findings"])
-            .map(|finding| word(&finding["cause"]))
-            .collect();
+        let causes = list(&row["findings"]).map(|finding| word(&finding["cause"]));
+        let causes = causes.joined(", ");
         if !causes.is_empty() {
-            write!(result, " [{}]", causes.join(", ")).unwrap();
+            write!(result, " [{causes}]").unwrap();
         }
-        let changes = list(&row["structure"]).filter(|change| word(&change["action"]) != "ignore");
-        let changes =
-            changes.map(|change| format!("{} {}s", word(&change["kind"]), word(&change["action"])));
-        let changes: Vec<String> = changes.collect();
+        let changes = list(&row["structure"]).map(|one| (word(&one["kind"]), word(&one["action"])));
+        let changes = changes.filter(|(_, action)| *action != "ignore");
+        let changes = changes
+            .map(|(kind, action)| format!("{kind} {action}s"))
+            .joined(", ");
         if !changes.is_empty() {
-            write!(result, " {{{}}}", changes.join(", ")).unwrap();
+            write!(result, " {{{changes}}}").unwrap();
         }
         let metrics = list(&row["metrics"]).filter(|metric| word(&metric["word"]) == "regressed");
-        for metric in metrics {
-            let name = word(&metric["metric"]);
-            if name != "device" {
-                write!(result, " {name}").unwrap();
-            }
+        let names = metrics.map(|metric| word(&metric["metric"]));
+        for name in names.filter(|name| *name != "device") {
+            write!(result, " {name}").unwrap();
         }
         if list(&row["uncounted"]).next().is_some() {
             result.push_str(" uncounted");
@@ -198,11 +193,11 @@ fn said(judgement: &Value) -> String {
     for (said, cases) in answers {
         write!(text, " · {}={said}", cases.join(" ")).unwrap();
     }
-    let held: Vec<&str> = list(&judgement["expectations"])
-        .map(|expectation| word(&expectation["word"]))
-        .collect();
-    if !held.is_empty() {
-        write!(text, " · expectations {}", held.join(", ")).unwrap();
+    let expectations = list(&judgement["expectations"]);
+    let results = expectations.map(|expectation| word(&expectation["word"]));
+    let results = results.joined(", ");
+    if !results.is_empty() {
+        write!(text, " · expectations {results}").unwrap();
     }
     text
 }
@@ -218,10 +213,8 @@ fn every_situation_has_its_answer() {
         for _ in 0..4 {
             scope.spawn(|| {
                 while let Some(line) = lines.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let at = lines
-                        .iter()
-                        .position(|other| std::ptr::eq(*other, *line))
-                        .unwrap();
+                    let mut all = lines.iter();
+                    let at = all.position(|other| std::ptr::eq(*other, *line)).unwrap();
                     let question = line.split("=>").next().unwrap().trim_end();
                     let whole = if asked(line) {
                         format!("{question} => {}", answered(question, &bases).trim_end())
@@ -241,15 +234,9 @@ fn every_situation_has_its_answer() {
     let squeezed = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let pairs = lines.iter().zip(&answers);
     let wrong = pairs.filter(|(wanted, answers)| squeezed(wanted) != squeezed(answers));
-    let wrong: Vec<String> = wrong
-        .map(|(a, b)| format!("-{}\n+{}", squeezed(a), squeezed(b)))
-        .collect();
-    assert!(
-        wrong.is_empty(),
-        "{} answers differ:\n{}",
-        wrong.len(),
-        wrong.join("\n")
-    );
+    let wrong = wrong.map(|(a, b)| format!("-{}\n+{}", squeezed(a), squeezed(b)));
+    let wrong = wrong.joined("\n");
+    assert!(wrong.is_empty(), "these answers differ:\n{wrong}");
 }
 
 /// Suites of eight cases through the gate: of each case its change is drawn. What got slower by
@@ -266,13 +253,10 @@ fn nightly_random_suites_through_the_gate() {
             })
             .collect();
         let moved = changes.iter().filter(|(_, change)| *change != 0);
-        let script: Vec<String> = moved
-            .map(|(seq, change)| format!("s{seq}:{change:+}%"))
-            .collect();
-        let script = if script.is_empty() {
-            "-".to_owned()
-        } else {
-            script.join(",")
+        let script = moved.map(|(seq, change)| format!("s{seq}:{change:+}%"));
+        let script = match script.joined(",") {
+            script if script.is_empty() => "-".to_owned(),
+            script => script,
         };
         let line = format!("suite {number} | many | - | {script} | gate --base BASE");
         let answer = answered(&line, &bases);
@@ -292,22 +276,15 @@ fn nightly_random_suites_through_the_gate() {
             cases
         };
         let slower = words(|change| change > 0);
-        assert_eq!(grouped("regressed"), slower, "{line}: {answer}");
-        assert_eq!(
-            grouped("improved"),
-            words(|change| change < 0),
-            "{line}: {answer}"
-        );
-        assert_eq!(
-            grouped("same"),
-            words(|change| change == 0),
-            "{line}: {answer}"
-        );
-        assert_eq!(
-            answer.starts_with("1 "),
-            !slower.is_empty(),
-            "{line}: {answer}"
-        );
+        let fails = answer.starts_with("1 ");
+        assert_eq!(fails, !slower.is_empty(), "{line}: {answer}");
+        for (word, expected) in [
+            ("regressed", slower),
+            ("improved", words(|change| change < 0)),
+            ("same", words(|change| change == 0)),
+        ] {
+            assert_eq!(grouped(word), expected, "{line}: {answer}");
+        }
     }
 }
 
@@ -328,19 +305,13 @@ fn aligned(lines: &[String]) -> String {
     let mut text = String::new();
     for line in lines {
         if is_row(&line) {
-            let cells = cells(line);
-            let padded = cells
-                .iter()
-                .zip(widths)
-                .enumerate()
-                .map(|(at, (cell, width))| {
-                    let width = if at == 5 { 0 } else { width };
-                    format!(
-                        "{}{cell:width$}",
-                        if (1..5).contains(&at) { "| " } else { "" }
-                    )
-                });
-            text.push_str(&padded.collect::<Vec<_>>().join(" "));
+            let cells = cells(line).into_iter().zip(widths).enumerate();
+            let padded = cells.map(|(at, (cell, width))| match at {
+                0 => format!("{cell:width$}"),
+                5 => cell,
+                _ => format!("| {cell:width$}"),
+            });
+            text.push_str(&padded.joined(" "));
         } else {
             text.push_str(line)
         }
