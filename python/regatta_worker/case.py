@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
-import importlib.metadata
 import itertools
 import math
-import platform
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -112,11 +110,8 @@ class CaseWorker(Generic[CaseType]):
         raise NotImplementedError
 
     def versions(self) -> dict[str, str]:
-        found = {"python": platform.python_version()}
-        for package in self.packages:
-            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-                found[package] = importlib.metadata.version(package)
-        return found | ({"driver": self.gpu.driver()} if self.gpu else {})
+        driver = {"driver": self.gpu.driver()} if self.gpu else {}
+        return device.versions(self.packages) | driver
 
     def gpu_device(self) -> Message:
         """`name` and `memory_bytes` of the GPU."""
@@ -322,13 +317,7 @@ class CaseWorker(Generic[CaseType]):
             time.sleep(SETTLE_S)
         plane, copies = early
         for name, value in self.named(case, results).items():
-            now, then = self.arrays.host_copy(plane.cut(name, value)), copies[name]
-            # Neither is a number that equals itself where an element is NaN.
-            if bool(((now != then) & ((now == now) | (then == then))).any()):
-                raise Failed(
-                    f"the result {name} changed after the call had returned: a thread or another "
-                    f"stream still wrote it. Wait for it in the function, within the time"
-                )
+            check_unchanged(name, copies[name], self.arrays.host_copy(plane.cut(name, value)))
 
     def check_order(self, case: CaseType, sets: InputSets) -> None:
         """Raises Failed where a call works outside of the order that the clock sees."""
@@ -536,6 +525,16 @@ class CaseWorker(Generic[CaseType]):
         except Exception:
             return True
         return False
+
+
+def check_unchanged(name: str, then: Any, now: Any) -> None:
+    """Raises Failed where a result is another than when the call had returned."""
+    # Neither is a number that equals itself where an element is NaN.
+    if bool(((now != then) & ((now == now) | (then == then))).any()):
+        raise Failed(
+            f"the result {name} changed after the call had returned: a thread or another "
+            f"stream still wrote it. Wait for it in the function, within the time"
+        )
 
 
 def _copied(inputs: dict[str, Any], name: str, _: Planes) -> Any:

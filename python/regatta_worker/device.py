@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib.metadata
 import os
 import platform
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +156,15 @@ class NvidiaDevice:
             "l2_bytes": self.l2_bytes(),
         }
         return {name: UNKNOWN if of is None else str(of) for name, of in found.items()}
+
+
+def versions(packages: Iterable[str]) -> dict[str, str]:
+    """Python's version, and those of the distributions that are installed."""
+    found = {"python": platform.python_version()}
+    for package in packages:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[package] = importlib.metadata.version(package)
+    return found
 
 
 def _library(name: str) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from regatta_worker.callables.function import Function
-from regatta_worker.callables.load import Guarded, Target
+from regatta_worker.callables.load import Guarded
 from regatta_worker.libraries.jax import DTYPES, JaxWorker
 from regatta_worker.libraries.jax import Function as JaxFunction
 from regatta_worker.problem import Problem
@@ -19,15 +19,11 @@ class JaxFunctions(Guarded, JaxWorker):
 
     # Any other exception is a mistake of the function's, which no suite may allow.
     REFUSALS = (NotImplementedError,)
-
-    def __init__(self, target: Target, functions: dict[str, Function]) -> None:
-        self.NAME, self.TESTED = target.name, target.code
-        self._target, self._functions = target, functions
-        super().__init__()
+    functions: dict[str, Function]
 
     def variants(self) -> dict[str, Variant]:
         # XLA's default precision for float32 products on Ampere and later.
-        found = {name: function.variant(True) for name, function in self._functions.items()}
+        found = {name: function.variant(True) for name, function in self.functions.items()}
         return {
             name: replace(variant, tf32=variant.tf32 or self.gpu is not None)
             for name, variant in found.items()
@@ -37,7 +33,7 @@ class JaxFunctions(Guarded, JaxWorker):
         self, problem: Problem, variant: str, params: Mapping[str, Any]
     ) -> tuple[JaxFunction, JaxFunction | None]:
         """The function; its results are held to their shapes while it is traced."""
-        function = self._functions[variant]
+        function = self.functions[variant]
         bound = function.bound(problem, params)
 
         def results(*tensors: Any) -> tuple[Any, ...]:

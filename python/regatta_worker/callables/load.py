@@ -310,12 +310,17 @@ def _seconds(clock: int) -> float:
 
 
 class Guarded:
-    """Before a worker among its bases: says what goes wrong in somebody's function, with the
-    line of theirs that it came through."""
+    """Before a worker among its bases: serves somebody's functions, and says what goes wrong in
+    one, with the line of theirs that it came through."""
 
-    _target: Target
     _variant: str
     """The function of the prepared case, for messages."""
+
+    def __init__(self, target: Target, functions: Any, *given: Any) -> None:
+        """`given` are the arguments of the worker."""
+        super().__init__(*given)
+        self.NAME, self.TESTED = target.name, target.code
+        self._target, self.functions = target, functions
 
     def prepare(self, request: Message) -> Message:
         """Prepares the case as the worker does, which makes the first call."""

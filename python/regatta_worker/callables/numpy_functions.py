@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from regatta_worker.callables.function import Function
-from regatta_worker.callables.load import Guarded, Target
+from regatta_worker.callables.load import Guarded
 from regatta_worker.callables.on_numpy import OnNumpy
 from regatta_worker.case import Case, Request
 from regatta_worker.census.counters import first_call
 from regatta_worker.problem import Problem, inputs
-from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.input_sets import InputSets, seed_of
 from regatta_worker.problem.planes import DRAW
 from regatta_worker.problem.variant import Variant
@@ -41,17 +40,13 @@ class NumpyFunctions(Guarded, OnNumpy[NumpyCase]):
     """Gradients are those that a function makes itself."""
 
     DTYPES: Mapping[str, Any] = {"f32": np.float32, "f16": np.float16}
-
-    def __init__(self, target: Target, functions: dict[str, Function]) -> None:
-        super().__init__(Arrays.for_numpy())
-        self.NAME, self.TESTED = target.name, target.code
-        self._target, self._functions = target, functions
+    functions: dict[str, Function]
 
     def variants(self) -> dict[str, Variant]:
-        return {name: function.variant(False) for name, function in self._functions.items()}
+        return {name: function.variant(False) for name, function in self.functions.items()}
 
     def build(self, request: Request) -> tuple[NumpyCase, Results, Message]:
-        problem, function = request.problem, self._functions[request.variant]
+        problem, function = request.problem, self.functions[request.variant]
         if problem.dtype not in self.DTYPES:
             raise Unsupported(f"NumPy has no {problem.dtype}")
         if problem.has_backward and not function.makes_gradients:

@@ -11,6 +11,7 @@ from regatta_worker import device
 from regatta_worker.case import CaseType, CaseWorker
 from regatta_worker.census.arrays import count_arrays
 from regatta_worker.clock import timing
+from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.input_sets import Inputs
 from regatta_worker.protocol.channel import Message
 
@@ -19,6 +20,9 @@ class OnNumpy(CaseWorker[CaseType]):
     """Common to the workers on NumPy. Their cases have a function, `bound`, and its `arguments`."""
 
     packages = ("numpy",)
+
+    def __init__(self) -> None:
+        super().__init__(Arrays.for_numpy())
 
     def timed(self, case: CaseType, plan: timing.Plan, sets: Inputs) -> Message:
         flush = np.ones(device.cpu_flush_bytes() if plan.cold else 0, dtype=np.uint8)

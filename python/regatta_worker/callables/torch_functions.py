@@ -40,8 +40,7 @@ class TorchFunctions(Guarded, TorchWorker):
             build = functools.partial(self.call_of, function)
             variant = vars(function.variant(self.DIFFERENTIATED))
             library.variant(name, on_gpu=False, **variant)(build)
-        super().__init__(library)
-        self._target, self.TESTED, self._functions = target, target.code, functions
+        super().__init__(target, functions, library)
 
     def bound(self, function: Function, case: TorchCase) -> Callable[..., Any]:
         return function.bound(case.problem, case.params)
@@ -65,7 +64,7 @@ class TorchFunctions(Guarded, TorchWorker):
         return by_autograd(problem, forward, inputs, given["dout"])
 
     def named(self, case: TorchCase, results: Results) -> Tensors:
-        problem, function = case.problem, self._functions[case.variant]
+        problem, function = case.problem, self.functions[case.variant]
         function.check(results, problem, DTYPES[problem.dtype], torch.Tensor)
         return super().named(case, tuple(map(problem.turned, results)))
 

@@ -163,7 +163,7 @@ def _first_module(row: Row) -> tuple[ModuleType | None, list[str]]:
 class OnTorch(CaseWorker[CaseType]):
     """Common to all workers on torch: the first CUDA device, or another, or else the CPU."""
 
-    DTYPES = DTYPES
+    DTYPES: Mapping[str, torch.dtype] = DTYPES
 
     def __init__(self, ordinal: int = 0, packages: tuple[str, ...] = ()) -> None:
         """`packages` are those whose versions a reading depends on, beside torch."""

@@ -3,11 +3,8 @@ them."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import gc
-import importlib.metadata
-import platform
 import sys
 import traceback
 from typing import Any, BinaryIO
@@ -37,11 +34,7 @@ class ScriptWorker:
         self.gpu = device.NvidiaDevice(torch.cuda.current_device()) if torch else None
 
     def hello(self) -> Message:
-        found = {"python": platform.python_version()}
-        for package in PACKAGES:
-            if package in sys.modules:
-                with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-                    found[package] = importlib.metadata.version(package)
+        found = device.versions(package for package in PACKAGES if package in sys.modules)
         about = device.cpu_device()
         if self.gpu:
             torch: Any = sys.modules["torch"]

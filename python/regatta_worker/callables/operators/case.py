@@ -15,7 +15,7 @@ import numpy as np
 
 from regatta_worker.callables.operators.function import OperatorFunction
 from regatta_worker.callables.operators.operands import Gradients, InputTensor, Operands, write
-from regatta_worker.case import Case, CaseWorker
+from regatta_worker.case import Case, CaseWorker, check_unchanged
 from regatta_worker.census.counters import first_call
 from regatta_worker.clock import timing
 from regatta_worker.problem.input_sets import LAST, Inputs, InputSets, in_turn, seed_of
@@ -138,8 +138,12 @@ class OperatorWorker(CaseWorker[OperatorCase]):
         raise NotImplementedError
 
     def check_type(self, case: OperatorCase, name: str, value: Any, dtype: str) -> None:
-        """Raises Failed for a result that is no plain array, or of another type."""
-        raise NotImplementedError
+        """Raises Failed for a result that is of another type, or no plain array where the framework
+        has others."""
+        if value.dtype != self.DTYPES[dtype]:
+            raise Failed(
+                f"{case.where} returned {name} as {value.dtype}; the operator's is {dtype}"
+            )
 
     def same(self, given: Any, drawn: Any) -> bool:
         """True if an input still has the contents that were put there."""
@@ -230,7 +234,8 @@ class OperatorWorker(CaseWorker[OperatorCase]):
         case.place = number
         results = inputs.kept.pop()
         if not one and sets.last is not None:
-            self.check_unchanged(case, sets.last, results)
+            for name, now in self.some(case, results).items():
+                check_unchanged(name, sets.last[name], now)
         self.check_given(case, sets, number)
         sets.forget()
         self.write(case, results)
@@ -247,18 +252,6 @@ class OperatorWorker(CaseWorker[OperatorCase]):
         """About `LOOKED_AT` elements of a result, on the host."""
         line = value.reshape(-1)
         return self.host(line[:: max(1, line.shape[0] // LOOKED_AT)])
-
-    def check_unchanged(
-        self, case: OperatorCase, early: dict[str, np.ndarray], results: Any
-    ) -> None:
-        """Raises Failed where results are others than when the call had returned."""
-        for name, now in self.some(case, results).items():
-            then = early[name]
-            if bool(((now != then) & ((now == now) | (then == then))).any()):
-                raise Failed(
-                    f"the result {name} changed after the call had returned: a thread or another "
-                    f"stream still wrote it. Wait for it in the function, within the time"
-                )
 
     def check_given(self, case: OperatorCase, sets: OperatorInputSets, number: int) -> None:
         """Raises Failed where the last call wrote into an input that is no state."""

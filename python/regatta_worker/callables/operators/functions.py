@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -20,26 +21,17 @@ class Functions:
         operators: Callable[[], Any],
     ) -> None:
         self._functions = functions
-        self._make_operators = operators
-        self._operators: Any = None
+        self._operators = functools.cache(operators)
         self._native = None if native is None else native()
-        self._active: Any = self._native or self._served()
-
-    def _served(self) -> Any:
-        if self._operators is None:
-            self._operators = self._make_operators()
-        return self._operators
+        self._active: Any = self._native or self._operators()
 
     def hello(self) -> Message:
-        hello: Message = self._active_or_first().hello()
+        hello: Message = (self._native or self._operators()).hello()
         variants = {variant["name"]: variant for variant in hello["variants"]}
         for name, function in self._functions.items():
             own = function.variant().wire(name)
             variants[name] = {**own, **variants.get(name, {}), "arguments": own["arguments"]}
         return hello | {"variants": list(variants.values())}
-
-    def _active_or_first(self) -> Any:
-        return self._native or self._served()
 
     def prepare(self, request: Message) -> Message:
         declared = request.get("operands") is not None
@@ -50,12 +42,11 @@ class Functions:
                 (function.only_declared if function else "")
                 or f"`{name}` computes declared operators alone"
             )
-        wanted = self._served() if declared else self._native
+        wanted: Any = self._operators() if declared else self._native
         if wanted is not self._active:
             self._active.release()
             self._active = wanted
-        active: Any = self._active
-        prepared: Message = active.prepare(request)
+        prepared: Message = wanted.prepare(request)
         return prepared
 
     def release(self) -> None:

@@ -10,16 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from regatta_worker.callables.load import Guarded, Target
+from regatta_worker.callables.load import Guarded
 from regatta_worker.callables.operators.case import OperatorCase, OperatorWorker
-from regatta_worker.callables.operators.function import (
-    FLOATS_OF_8_BITS,
-    OperatorFunction,
-    lacking,
-)
+from regatta_worker.callables.operators.function import FLOATS_OF_8_BITS, lacking
 from regatta_worker.callables.operators.operands import Gradients, InputTensor, on_host
 from regatta_worker.libraries.jax import OnJax
-from regatta_worker.protocol.channel import Failed, Message, Unsupported
+from regatta_worker.protocol.channel import Message, Unsupported
 
 DTYPES: Mapping[str, Any] = {
     "f32": jnp.float32,
@@ -42,10 +38,7 @@ def _rolled(given: jax.Array, source: jax.Array, rows: int) -> jax.Array:
 class JaxOperators(Guarded, OperatorWorker, OnJax[OperatorCase]):
     """A function is jitted. JAX arrays cannot be written into: new ones take their place."""
 
-    def __init__(self, target: Target, functions: Mapping[str, OperatorFunction]) -> None:
-        OnJax.__init__(self)
-        self.NAME, self.TESTED = target.name, target.code
-        self._target, self.functions = target, functions
+    DTYPES = DTYPES
 
     def array(self, tensor: InputTensor, seed: int) -> jax.Array:
         if why := lacking("jax").get(tensor.dtype):
@@ -58,12 +51,6 @@ class JaxOperators(Guarded, OperatorWorker, OnJax[OperatorCase]):
 
     def host(self, value: Any) -> np.ndarray:
         return on_host(np.asarray(value))
-
-    def check_type(self, case: OperatorCase, name: str, value: Any, dtype: str) -> None:
-        if value.dtype != DTYPES[dtype]:
-            raise Failed(
-                f"{case.where} returned {name} as {value.dtype}; the operator's is {dtype}"
-            )
 
     def same(self, given: jax.Array, drawn: jax.Array) -> bool:
         return bool(jnp.array_equal(given, drawn))

@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from regatta_worker.callables.load import Guarded, Target
+from regatta_worker.callables.load import Guarded
 from regatta_worker.callables.on_numpy import OnNumpy
 from regatta_worker.callables.operators.case import OperatorCase, OperatorWorker
-from regatta_worker.callables.operators.function import OperatorFunction
 from regatta_worker.callables.operators.operands import InputTensor, on_host
-from regatta_worker.problem.arrays import Arrays
 from regatta_worker.protocol.channel import Failed, Unsupported
 
 DTYPES: Mapping[str, Any] = {
@@ -28,10 +26,7 @@ DTYPES: Mapping[str, Any] = {
 class NumpyOperators(Guarded, OnNumpy[OperatorCase], OperatorWorker):
     """Functions of NumPy arrays."""
 
-    def __init__(self, target: Target, functions: Mapping[str, OperatorFunction]) -> None:
-        super().__init__(Arrays.for_numpy())
-        self.NAME, self.TESTED = target.name, target.code
-        self._target, self.functions = target, functions
+    DTYPES = DTYPES
 
     def array(self, tensor: InputTensor, seed: int) -> np.ndarray:
         if tensor.dtype not in DTYPES:
@@ -56,10 +51,7 @@ class NumpyOperators(Guarded, OnNumpy[OperatorCase], OperatorWorker):
             )
         if dtype not in DTYPES:
             raise Unsupported(f"NumPy has no {dtype}")
-        if value.dtype != DTYPES[dtype]:
-            raise Failed(
-                f"{case.where} returned {name} as {value.dtype}; the operator's is {dtype}"
-            )
+        super().check_type(case, name, value, dtype)
 
     def same(self, given: np.ndarray, drawn: np.ndarray) -> bool:
         return bool(np.array_equal(given, drawn))

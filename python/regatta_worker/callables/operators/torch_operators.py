@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from regatta_worker.callables.load import Guarded, Target
+from regatta_worker.callables.load import Guarded
 from regatta_worker.callables.operators.case import OperatorCase, OperatorWorker
-from regatta_worker.callables.operators.function import FLOATS_OF_8_BITS, OperatorFunction
+from regatta_worker.callables.operators.function import FLOATS_OF_8_BITS
 from regatta_worker.callables.operators.operands import WHOLE, Gradients, InputTensor
 from regatta_worker.clock import timing
 from regatta_worker.on_torch.library import (
@@ -39,10 +39,7 @@ DTYPES: Mapping[str, torch.dtype] = {
 class TorchOperators(Guarded, OperatorWorker, OnTorch[OperatorCase]):
     """Functions of torch tensors."""
 
-    def __init__(self, target: Target, functions: Mapping[str, OperatorFunction]) -> None:
-        OnTorch.__init__(self)
-        self.NAME, self.TESTED = target.name, target.code
-        self._target, self.functions = target, functions
+    DTYPES = DTYPES
 
     def array(self, tensor: InputTensor, seed: int) -> torch.Tensor:
         drawn = torch.from_numpy(tensor.drawn(seed))
@@ -66,10 +63,7 @@ class TorchOperators(Guarded, OperatorWorker, OnTorch[OperatorCase]):
         if type(value) is not torch.Tensor:
             kind = type(value).__name__
             raise Failed(f"{case.where} returned {name} as {kind}; return a plain torch tensor")
-        if value.dtype != DTYPES[dtype]:
-            raise Failed(
-                f"{case.where} returned {name} as {value.dtype}; the operator's is {dtype}"
-            )
+        super().check_type(case, name, value, dtype)
         if value.device.type != self.device.type:
             raise Failed(
                 f"{case.where} returned {name} on {value.device}; return it on {self.device}"
