@@ -18,7 +18,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from regatta_worker.script.places import users
-from regatta_worker.script.timers import ADAPTERS, Adapter, Timed
+from regatta_worker.script.timers import ADAPTERS, Adapter, Timed, TimerCall
 
 TUNING = (
     *("triton.runtime", "triton.backends", "torch._inductor", "torch._dynamo"),
@@ -107,7 +107,7 @@ class Hooks(MetaPathFinder):
             caller = frame.f_globals.get("__name__", "")
             if self.within or os.getpid() != self._process or caller.startswith(TUNING):
                 return original(*args, **kwargs)
-            timed = adapter.read(original, args, kwargs)
+            timed = adapter.read(TimerCall(original, args, kwargs))
             if timed is None:
                 return original(*args, **kwargs)
             if threading.current_thread() is not threading.main_thread():

@@ -50,7 +50,23 @@ class Timed:
     """The benchmark's own check of the first call's results: their errors; raises `Failed`."""
 
 
-Read = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Timed | None]
+@dataclass(frozen=True)
+class TimerCall:
+    """A call of a timer, by the script."""
+
+    original: Callable[..., Any]
+    """The timer itself."""
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def argument(self, place: int, *names: str) -> Any:
+        """An argument by its place or one of its names; None where it was left out."""
+        if place < len(self.args):
+            return self.args[place]
+        return next((self.kwargs[name] for name in names if name in self.kwargs), None)
+
+
+Read = Callable[[TimerCall], Timed | None]
 
 
 @dataclass(frozen=True)
@@ -96,27 +112,17 @@ def milliseconds(quantiles: Any, mode: str) -> Callable[[list[float]], Any]:
     return value
 
 
-def argument(args: tuple[Any, ...], kwargs: dict[str, Any], place: int, *names: str) -> Any:
-    """An argument by its place or one of its names; None where it was left out."""
-    if 0 <= place < len(args):
-        return args[place]
-    return next((kwargs[name] for name in names if name in kwargs), None)
-
-
 def do_bench(graph: bool) -> Read:
     """`do_bench(fn, …, grad_to_none, quantiles, return_mode)`."""
 
-    def read(
-        original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Timed | None:
-        function = argument(args, kwargs, 0, "fn", "func")
+    def read(call: TimerCall) -> Timed | None:
+        function = call.argument(0, "fn", "func")
         if not callable(function):
             return None
-        places_of = {"grad_to_none": 2, "quantiles": 3} if graph else {}
-        places_of = places_of or {"grad_to_none": 3, "quantiles": 4}
-        gradients = argument(args, kwargs, places_of["grad_to_none"], "grad_to_none")
-        quantiles = argument(args, kwargs, places_of["quantiles"], "quantiles", "percentiles")
-        mode = kwargs.get("return_mode", "mean")
+        place = 2 if graph else 3
+        gradients = call.argument(place, "grad_to_none")
+        quantiles = call.argument(place + 1, "quantiles", "percentiles")
+        mode = call.kwargs.get("return_mode", "mean")
 
         def drop() -> None:
             for tensor in gradients:
@@ -134,15 +140,13 @@ def do_bench(graph: bool) -> Read:
     return read
 
 
-def flashinfer(
-    original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Timed | None:
+def flashinfer(call: TimerCall) -> Timed | None:
     """`bench_gpu_time(fn, …, input_args, input_kwargs)`, which gives a list of milliseconds."""
-    function = argument(args, kwargs, 0, "fn")
+    function, kwargs = call.argument(0, "fn"), call.kwargs
     if not callable(function):
         return None
     given, named = kwargs.get("input_args") or (), kwargs.get("input_kwargs") or {}
-    graph = bool(kwargs.get("use_cuda_graph")) or original.__name__.endswith("cudagraph")
+    graph = bool(kwargs.get("use_cuda_graph")) or call.original.__name__.endswith("cudagraph")
     return Timed(
         lambda: function(*given, **named),
         places.callee(function),
@@ -152,8 +156,9 @@ def flashinfer(
     )
 
 
-def compiled(statement: Any, setup: Any, namespace: dict[str, Any]) -> tuple[Call, str]:
+def compiled(statement: Any, setup: Any, variables: Any) -> tuple[Call, str]:
     """A call of a statement of `timeit`, after its setup, and what it calls."""
+    statement, namespace = "pass" if statement is None else statement, dict(variables or {})
     if callable(setup):
         setup()
     elif setup:
@@ -168,31 +173,20 @@ def compiled(statement: Any, setup: Any, namespace: dict[str, Any]) -> tuple[Cal
     return lambda: run(code, namespace), places.statement(text)
 
 
-def timeit_init(
-    original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> None:
+def timeit_init(call: TimerCall) -> None:
     """Keeps what a `timeit.Timer` is of, which it does not keep itself."""
-    timer = args[0]
-    timer.regatta = (
-        argument(args, kwargs, 1, "stmt"),
-        argument(args, kwargs, 2, "setup"),
-        argument(args, kwargs, 4, "globals"),
-    )
+    names = enumerate(("stmt", "setup", "timer", "globals"), 1)
+    call.args[0].regatta = {name: call.argument(place, name) for place, name in names}
 
 
 def timeit(kind: str) -> Read:
     """`timeit.Timer(…).timeit(number)`, `repeat(repeat, number)` and `autorange()`."""
 
-    def read(
-        original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Timed | None:
-        statement, setup, namespace = getattr(args[0], "regatta", ("pass", None, None))
-        call, name = compiled(
-            "pass" if statement is None else statement, setup, dict(namespace or {})
-        )
-        place = 2 if kind == "repeat" else 1
-        number = argument(args, kwargs, place, "number") or 1_000_000
-        repeats = argument(args, kwargs, 1, "repeat") or 5
+    def read(call: TimerCall) -> Timed | None:
+        given = getattr(call.args[0], "regatta", {})
+        function, name = compiled(given.get("stmt"), given.get("setup"), given.get("globals"))
+        number = call.argument(2 if kind == "repeat" else 1, "number") or 1_000_000
+        repeats = call.argument(1, "repeat") or 5
 
         def value(times: list[float]) -> Any:
             seconds = sorted(time / 1e9 for time in times)
@@ -204,21 +198,19 @@ def timeit(kind: str) -> Read:
             shares = [place / max(1, repeats - 1) for place in range(repeats)]
             return [quantile(seconds, share) * number for share in shares]
 
-        return Timed(call, name, value)
+        return Timed(function, name, value)
 
     return read
 
 
-def torch_timer(
-    original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Timed | None:
+def torch_timer(call: TimerCall) -> Timed | None:
     """Methods of `torch.utils.benchmark.Timer`, which give a `Measurement`."""
-    timer = args[0]
+    timer = call.args[0]
     spec = timer._task_spec
     if "CPP" in str(getattr(timer, "_language", "")).upper():
         return None
     common = sys.modules["torch.utils.benchmark.utils.common"]
-    call, name = compiled(spec.stmt, spec.setup, dict(getattr(timer, "_globals", None) or {}))
+    function, name = compiled(spec.stmt, spec.setup, getattr(timer, "_globals", None))
     words = {name: getattr(spec, name, None) for name in ("label", "sub_label", "description")}
     if (threads := getattr(spec, "num_threads", 1)) != 1:
         words["num_threads"] = threads
@@ -233,21 +225,19 @@ def torch_timer(
         with common.set_torch_threads(threads):
             yield
 
-    return Timed(call, name, value, given=words, within=within)
+    return Timed(function, name, value, given=words, within=within)
 
 
 def pyperf(call: Callable[[Any, tuple[Any, ...]], Any]) -> Read:
     """`pyperf.Runner.bench_func(name, func, *args)` and its like, whose results scripts leave
     alone; `call` makes a call of what is timed."""
 
-    def read(
-        original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Timed | None:
-        name = argument(args, kwargs, 1, "name")
-        timed = argument(args, kwargs, 2, "func", "time_func", "command")
+    def read(asked: TimerCall) -> Timed | None:
+        name = asked.argument(1, "name")
+        timed = asked.argument(2, "func", "time_func", "command")
         program = os.path.basename(timed[0]) if isinstance(timed, (list, tuple)) else ""
         return Timed(
-            lambda: call(timed, args[3:]),
+            lambda: call(timed, asked.args[3:]),
             program or places.callee(timed),
             lambda times: None,
             given={"name": name},
@@ -269,22 +259,14 @@ def succeeded(command: Any, _: tuple[Any, ...]) -> None:
     subprocess.run(command, stdin=null, stdout=null, stderr=null, check=True)
 
 
-def pyperf_timeit(
-    original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Timed | None:
+def pyperf_timeit(call: TimerCall) -> Timed | None:
     """`pyperf.Runner.timeit(name, stmt, setup)`."""
-    name = argument(args, kwargs, 1, "name")
-    statement, setup = argument(args, kwargs, 2, "stmt"), argument(args, kwargs, 3, "setup")
-    if kwargs.get("teardown", "pass") != "pass":
+    name, statement = call.argument(1, "name"), call.argument(2, "stmt")
+    if call.kwargs.get("teardown", "pass") != "pass":
         return None
-    call, function = compiled(
-        name if statement is None else statement, setup, dict(kwargs.get("globals") or {})
-    )
-    return Timed(call, function, lambda times: None, given={"name": name})
-
-
-def _of_timer(read: Read, names: str, module: str) -> list[Adapter]:
-    return [Adapter(module, name, read) for name in names.split()]
+    statement = name if statement is None else statement
+    function, called = compiled(statement, call.argument(3, "setup"), call.kwargs.get("globals"))
+    return Timed(function, called, lambda times: None, given={"name": name})
 
 
 ADAPTERS: tuple[Adapter, ...] = (
@@ -293,16 +275,13 @@ ADAPTERS: tuple[Adapter, ...] = (
     Adapter("torch._inductor.utils", "do_bench_using_profiling", do_bench(False)),
     Adapter("tilelang.profiler.bench", "do_bench", do_bench(False)),
     Adapter("tilelang.profiler", "do_bench", do_bench(False)),
-    *_of_timer(
-        flashinfer,
-        "bench_gpu_time bench_gpu_time_with_cuda_event bench_gpu_time_with_cudagraph "
-        "bench_gpu_time_with_cupti",
-        "flashinfer.testing.utils",
+    *(
+        Adapter("flashinfer.testing.utils", f"bench_gpu_time{end}", flashinfer)
+        for end in ("", "_with_cuda_event", "_with_cudagraph", "_with_cupti")
     ),
-    *_of_timer(
-        torch_timer,
-        "Timer.timeit Timer.blocked_autorange Timer.adaptive_autorange",
-        "torch.utils.benchmark.utils.timer",
+    *(
+        Adapter("torch.utils.benchmark.utils.timer", f"Timer.{name}", torch_timer)
+        for name in ("timeit", "blocked_autorange", "adaptive_autorange")
     ),
     Adapter("pyperf._runner", "Runner.bench_func", pyperf(lambda f, given: f(*given))),
     # One loop, timed from outside.
