@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import sys
 from typing import Any
 
 import pytest
@@ -30,6 +31,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if skipped > int(allowed):
         print(f"\n{skipped} tests are skipped, and REGATTA_TEST_SKIPS allows {allowed}")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture
+def no_other_framework(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Functions without annotations take the arrays of a framework that is imported."""
+    for name in ("cupy", "torch", "jax"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
 
 
 class FakeProbe:

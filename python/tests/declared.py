@@ -37,6 +37,14 @@ def reference(folder: Path, code: str, function: str) -> Any:
     return open_reference(module(folder, code), function)
 
 
+def tensor(
+    name: str, shape: list[int], kind: str = "normal", *arguments: float, dtype: str = "f32"
+) -> dict[str, Any]:
+    """An input of an operator, as `prepare` names it; of deviation 1 by default."""
+    draw = {"kind": kind, "arguments": list(arguments or (1.0,))}
+    return {"name": name, "shape": shape, "dtype": dtype, "draw": draw}
+
+
 def asked(folder: Path, variant: str, operands: dict[str, Any], **more: Any) -> dict[str, Any]:
     """A request for a case of this variant, whose results are written into the folder."""
     problem = {"operator": "o", "axes": {}, "dtype": "f32"}

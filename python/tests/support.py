@@ -9,7 +9,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from regatta_worker.clock import timing
 from regatta_worker.ranks.processes import WorkerProcess
+from regatta_worker.serving import Session
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKER = ROOT / "python" / "regatta_worker"
@@ -42,6 +44,19 @@ def wire(**axes: Any) -> dict[str, Any]:
     return problem
 
 
+def request(variant: str, params: Any = None, sets: int = SETS, **axes: Any) -> dict[str, Any]:
+    """A request for a case with the inputs of seed 42, and of others for its samples."""
+    case = {"variant": variant, "params": params or {}, "problem": wire(**axes)}
+    return case | {"seed": SEED, "input_sets": sets}
+
+
+def answer(worker: Any, kind: str, library: str = "", **fields: Any) -> dict[str, Any]:
+    """The reply of a session that has opened this worker."""
+    session = Session(lambda: worker, library)
+    session._worker = worker
+    return session.answer(json.dumps({"id": 1, "type": kind, **fields}).encode())
+
+
 def right(prepared: dict[str, Any], tolerance: float) -> None:
     assert prepared.get("type", "prepared") == "prepared", prepared
     for name, error in prepared["errors"].items():
@@ -63,8 +78,14 @@ def right_after_timing(measured: dict[str, Any], tolerance: float, of: dict[str,
         assert probes != of["probes"][name], "of other inputs"
 
 
+def measured(call: Any, samples: int = 5) -> dict[str, Any]:
+    """Samples of a call by the host's clock."""
+    plan = timing.Plan(0, samples, samples, 0.0, cold=False)
+    return timing.measure_wall(call, lambda results: None, plan, lambda: None)
+
+
 class StartedWorker(WorkerProcess):
-    """A worker process, asked as the harness asks it."""
+    """A worker process that has said hello, asked as the harness asks it."""
 
     def __init__(self, served: str | tuple[str, ...], *interpreter_options: str) -> None:
         """`served` is a library, or the words that name somebody's functions."""
@@ -74,6 +95,13 @@ class StartedWorker(WorkerProcess):
         self.log = b""
         """The worker's standard error, once it has ended."""
         self._next = 0
+        self.hello = self.ask("hello", protocol=1)
+
+    def __enter__(self) -> StartedWorker:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.exit_status()
 
     def send(self, line: bytes) -> dict[str, Any]:
         """Writes a line as it is and reads one reply."""
@@ -91,10 +119,8 @@ class StartedWorker(WorkerProcess):
         assert reply["id"] == self._next, reply
         return reply
 
-    def prepare(self, variant: str, params: dict[str, Any] | None = None, **axes: Any) -> Any:
-        """Asks for a case with the inputs of seed 42, and of others for its samples."""
-        given = {"variant": variant, "params": params or {}, "problem": wire(**axes)}
-        return self.ask("prepare", **given, seed=SEED, input_sets=SETS)
+    def prepare(self, variant: str, params: Any = None, **axes: Any) -> dict[str, Any]:
+        return self.ask("prepare", **request(variant, params, **axes))
 
     def exit_status(self) -> int:
         """Closes the channel and waits; negative where a signal ended the worker."""
@@ -108,12 +134,10 @@ class StartedWorker(WorkerProcess):
 class Conversing:
     LIBRARY = ""
     worker: StartedWorker
-    hello: dict[str, Any]
 
     @classmethod
     def setup_class(cls) -> None:
         cls.worker = StartedWorker(cls.LIBRARY)
-        cls.hello = cls.worker.ask("hello", protocol=1)
 
     @classmethod
     def teardown_class(cls) -> None:
@@ -123,8 +147,3 @@ class Conversing:
     def refused(self, reply: dict[str, Any], words: str, kind: str = "unsupported") -> None:
         assert reply["type"] == kind, reply
         assert words in reply["reason"]
-
-
-def draw(kind: str, *arguments: float) -> dict[str, Any]:
-    """A draw of an operator's input, as `prepare` names it."""
-    return {"kind": kind, "arguments": list(arguments)}

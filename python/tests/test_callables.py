@@ -178,7 +178,7 @@ def test_functions_of_a_file(arrays: str, tmp_path: Path) -> None:
     code, measured, refused, wrong = FRAMEWORKS[arrays]
     (tmp_path / "bench.py").write_text(code)
     worker = support.StartedWorker(("--file", str(tmp_path / "bench.py"), "--name", "mine"))
-    hello = worker.ask("hello", protocol=1)
+    hello = worker.hello
     assert hello["worker"] == "mine"
     assert arrays in hello["versions"]
     if arrays == "numpy":

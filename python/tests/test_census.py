@@ -21,7 +21,6 @@ from regatta_worker.clock import probe
 from regatta_worker.libraries.sequence_parallel import SequenceParallelWorker
 from regatta_worker.problem.arrays import Arrays
 from regatta_worker.protocol.channel import Unsupported
-from regatta_worker.serving import Session
 
 COPY: dict[str, Any] = {"kind": "copy", "direction": "HtoD", "bytes": 64, "stream": 7}
 KERNEL: dict[str, Any] = {
@@ -210,16 +209,10 @@ def refuses(_: Any, metrics: list[str]) -> list[dict[str, Any]]:
     raise Unsupported("this device is not one")
 
 
-def answer(of: Any, **request: Any) -> dict[str, Any]:
-    session = Session(lambda: of)
-    session._worker = of
-    return session.answer(json.dumps({"id": 1, "type": "census", **request}).encode())
-
-
 def test_counters_are_read_where_they_are_asked_for() -> None:
-    found = answer(worker(counted=counts), metrics=[EXECUTED])
+    found = support.answer(worker(counted=counts), "census", metrics=[EXECUTED])
     assert found["counted"][0]["kernels"][0]["counts"] == {EXECUTED: 1.0}
-    assert "counted" not in answer(worker(counted=counts))
+    assert "counted" not in support.answer(worker(counted=counts), "census")
 
 
 @pytest.mark.parametrize(
@@ -231,7 +224,7 @@ def test_counters_are_read_where_they_are_asked_for() -> None:
     ],
 )
 def test_why_they_are_not_is_said(refusing: Any, why: str) -> None:
-    found = answer(refusing, metrics=[EXECUTED])
+    found = support.answer(refusing, "census", metrics=[EXECUTED])
     assert why in found["uncounted"]["instructions"]
     assert "counted" not in found
 

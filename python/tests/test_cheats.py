@@ -33,9 +33,7 @@ HERE = cheats.cheats({"torch"} if support.installed("torch") else set())
 
 def found(name: str) -> str:
     """The refusal of one invocation of a cheat; empty if it is timed."""
-    worker = support.StartedWorker(("--file", cheats.__file__, "--function", name))
-    try:
-        worker.ask("hello", protocol=1)
+    with support.StartedWorker(("--file", cheats.__file__, "--function", name)) as worker:
         prepared = worker.prepare(name, layout="bhsd", heads=8, seq_q=128, head_dim=32)
         if prepared["type"] != "prepared":
             return str(prepared["reason"])
@@ -45,8 +43,6 @@ def found(name: str) -> str:
             return str(measured["reason"])
         error = measured["checked"]["errors"]["out"]["relative_l2"]
         return "" if error is not None and error <= LIMIT else f"wrong result after timing: {error}"
-    finally:
-        worker.exit_status()
 
 
 @pytest.mark.parametrize("name", HERE)

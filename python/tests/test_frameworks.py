@@ -15,7 +15,6 @@ from regatta_worker.case import CaseWorker
 from regatta_worker.problem.arrays import Arrays
 from regatta_worker.protocol.channel import Unavailable, Unsupported
 from regatta_worker.protocol.refusals import refusal
-from regatta_worker.serving import Session
 
 TOLERANCE = {"f32": 1e-5, "f16": 2e-3, "bf16": 1.5e-2}
 RAGGED = {"q": [24, 3], "k": [24, 3]}
@@ -45,12 +44,13 @@ class Framework(support.Conversing):
         return reply
 
     def test_hello(self) -> None:
-        assert (self.hello["type"], self.hello["protocol"]) == ("hello", 1)
-        assert self.hello["device"]["kind"] == "cpu"
-        assert self.hello["device"]["memory_bytes"] > 0
-        assert {self.LIBRARY, "python"} <= set(self.hello["versions"])
-        assert tuple(variant["name"] for variant in self.hello["variants"]) == self.EVERY
-        assert not any(variant["tf32"] for variant in self.hello["variants"])
+        hello = self.worker.hello
+        assert (hello["type"], hello["protocol"]) == ("hello", 1)
+        assert hello["device"]["kind"] == "cpu"
+        assert hello["device"]["memory_bytes"] > 0
+        assert {self.LIBRARY, "python"} <= set(hello["versions"])
+        assert tuple(variant["name"] for variant in hello["variants"]) == self.EVERY
+        assert not any(variant["tf32"] for variant in hello["variants"])
 
     @pytest.mark.parametrize("layout", ["bshd", "bhsd"])
     @pytest.mark.parametrize("direction", RESULTS)
@@ -107,7 +107,7 @@ class Framework(support.Conversing):
             assert measured["host_ns"] == []
             assert "host_reference_ns" not in measured
             assert measured["peak_bytes"] > 0
-        assert self.hello["repeats"]
+        assert self.worker.hello["repeats"]
         assert self.worker.ask("repeat", calls=3, core=0)["type"] == "repeated"
         self.refused(self.worker.ask("repeat", calls=16, graph=True), "graph")
         census = self.worker.ask("census")
@@ -135,7 +135,7 @@ class TestTorch(Framework):
     )
 
     def test_parameters(self) -> None:
-        variants = {variant["name"]: variant for variant in self.hello["variants"]}
+        variants = {variant["name"]: variant for variant in self.worker.hello["variants"]}
         assert variants["efficient"]["parameters"]["num_splits_key"] == "integer"
         for params in ({"num_splits_key": "many"}, {"access": "sideways"}):
             assert self.worker.prepare("efficient", params)["type"] == "failed"
@@ -224,10 +224,8 @@ def test_a_device_that_fails_every_call_is_lost(
     worker.case = mock.Mock(call=mock.Mock(side_effect=fails))
     worker.wait = mock.Mock(side_effect=[RuntimeError(BROKEN) if fail else None for fail in waits])
     worker.measure = lambda request: worker.call()
-    session = Session(lambda: worker)
-    session._worker = worker
     with contextlib.redirect_stderr(io.StringIO()):
-        reply = session.answer(b'{"id":3,"type":"measure"}')
+        reply = support.answer(worker, "measure")
     assert answer.items() <= reply.items()
 
 
@@ -242,7 +240,7 @@ def test_what_each_call_makes_anew_is_no_graphs(varies: bool) -> None:
 
     row = Row(summary="v", dtypes=("f32",), build=build, on_gpu=False)
     worker = TorchWorker(Library("one", rows={"v": row}))
-    worker.prepare({"variant": "v", "seed": 1, "problem": support.wire()})
+    worker.prepare(support.request("v"))
     with pytest.raises(Unsupported) as refused:
         worker.measure(support.PLAN | {"graph": True})
     assert ("each call is to make its own" in str(refused.value)) == varies
@@ -261,8 +259,7 @@ class TestJaxInProcess:
         cls.worker = jax_worker.JaxWorker()
 
     def prepared(self, **axes: Any) -> dict[str, Any]:
-        request = {"variant": "xla", "seed": 42, "params": {}, "input_sets": 3}
-        prepared: dict[str, Any] = self.worker.prepare(request | {"problem": support.wire(**axes)})
+        prepared: dict[str, Any] = self.worker.prepare(support.request("xla", **axes))
         return prepared
 
     def test_inputs_are_those_of_every_worker_and_lie_where_they_lay(self) -> None:
@@ -340,9 +337,8 @@ def test_a_missing_library_is_absent_in_hello() -> None:
     # -S leaves the installed packages out, so neither library is there.
     for library in ("jax", "torch"):
         worker = support.StartedWorker(library, "-S")
-        reply = worker.ask("hello", protocol=1)
-        assert (reply["type"], reply["variants"]) == ("hello", [])
-        assert f"`{library}`" in reply["absent"]
-        assert "pip install" in reply["absent"]
+        assert (worker.hello["type"], worker.hello["variants"]) == ("hello", [])
+        assert f"`{library}`" in worker.hello["absent"]
+        assert "pip install" in worker.hello["absent"]
         assert worker.exit_status() == 0, "the end of requests is a good end"
         assert b"Traceback" in worker.log

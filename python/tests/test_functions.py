@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+import support
 from regatta_worker.census import functions
-from regatta_worker.serving import Session
 
 CODE = """
 import json, time
@@ -130,14 +130,9 @@ def test_of_many_names_the_rest_is_one() -> None:
 
 def test_a_census_has_functions() -> None:
     module, why = library(), {"operators": "two calls differ"}
-    worker: Any = types.SimpleNamespace(
-        hello=dict,
-        call=module.attention,
-        census=lambda: {"launches": [], "counts": {}, "uncounted": why},
-    )
-    session = Session(lambda: worker, "stand_in")
-    session.answer(b'{"id":1,"type":"hello","protocol":1}')
-    census = session.answer(b'{"id":2,"type":"census"}')
+    counted = {"launches": [], "counts": {}, "uncounted": why}
+    worker = types.SimpleNamespace(call=module.attention, census=lambda: counted)
+    census = support.answer(worker, "census", "stand_in")
     assert census["functions"]["stand_in.ops:plan"] == 2
     assert census["uncounted"] == why
 

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 import declared
-from declared import ARRAYS, asked
+from declared import ARRAYS, asked, tensor
 from regatta_worker.problem.numbers import DIRECTIONS
 from regatta_worker.protocol.channel import Failed, Unsupported
-from support import draw
 
 CODE = """
 def rmsnorm(x: ARRAY, weight, eps):
@@ -55,17 +54,13 @@ def two_gradients(x, weight, eps, dout, droot):
 )
 
 
-def one(name: str, shape: list[int], deviation: float = 1.0) -> dict[str, Any]:
-    return {"name": name, "shape": shape, "dtype": "f32", "draw": draw("normal", deviation)}
-
-
 def wire(direction: str, *outputs: str) -> dict[str, Any]:
     outputs = outputs or ("out",)
     shapes = {"out": [8, 16], "root": [8, 1], "dx": [8, 16], "dweight": [16]}
     results = (*(outputs if direction == "both" else ()), "dx", "dweight")
-    inputs = [one("weight", [16]), one("x", [8, 16], 1e-3)]
+    inputs = [tensor("weight", [16]), tensor("x", [8, 16], "normal", 1e-3)]
     return {
-        "inputs": inputs + [one(f"d{name}", shapes[name]) for name in outputs],
+        "inputs": inputs + [tensor(f"d{name}", shapes[name]) for name in outputs],
         "scalars": {"eps": 1e-6},
         "outputs": [{"name": n, "shape": shapes[n], "dtype": "f32"} for n in results],
         "gradients": {

@@ -57,8 +57,7 @@ class Keeping(TorchWorker):
 
     def asked(self, variant: str, sets: int = support.SETS, **axes: Any) -> Any:
         """A case of it, which is right when it is prepared."""
-        request = {"variant": variant, "seed": support.SEED, "params": {}, "input_sets": sets}
-        prepared = self.prepare(request | {"problem": support.wire(**axes)})
+        prepared = self.prepare(support.request(variant, sets=sets, **axes))
         support.right(prepared, TOLERANCE)
         self.computed = 0
         return prepared

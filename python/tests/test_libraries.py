@@ -155,9 +155,7 @@ def test_values(variant: str, masks: Any, axes: Any, direction: str) -> None:
 
 
 def prepare(worker: TorchWorker, variant: str, params: Any = None, **axes: Any) -> Any:
-    request = {"variant": variant, "seed": support.SEED, "params": params or {}}
-    problem = {"problem": support.wire(**axes), "input_sets": support.SETS}
-    return worker.prepare(request | problem)
+    return worker.prepare(support.request(variant, params, **axes))
 
 
 @pytest.mark.parametrize("layout", ["bhsd", "bshd"])
@@ -407,10 +405,8 @@ class TestXformers:
     @pytest.mark.skipif(not support.installed("xformers"), reason="xFormers is not installed")
     @pytest.mark.parametrize("variant", ["default", "cutlass", "flash"])
     def test_without_a_gpu_every_case_is_unsupported_in_its_words(self, variant: str) -> None:
-        problem = support.wire(dtype="f16", head_dim=64, direction="backward")
-        request = {"variant": variant, "seed": 1, "problem": problem}
         with pytest.raises(Unsupported, match=r"device=cpu \(supported: \{'cuda'\}\)"):
-            xformers.WORKER().prepare(request)
+            prepare(xformers.WORKER(), variant, dtype="f16", head_dim=64, direction="backward")
 
 
 def problem_of(**axes: Any) -> Problem:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import mmap
-from typing import Any
 
-from regatta_worker.clock import memory, timing
+import support
+from regatta_worker.clock import memory
 
 MIB = 1 << 20
 
 
-def measured(call: Any, samples: int = 20) -> dict[str, Any]:
-    plan = timing.Plan(0, samples, samples, 0.0, cold=False)
-    return timing.measure_wall(call, lambda results: None, plan, lambda: None)
+measured = functools.partial(support.measured, samples=20)
 
 
 def test_the_peak_is_that_of_the_samples() -> None:

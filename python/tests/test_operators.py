@@ -11,49 +11,35 @@ import numpy as np
 import pytest
 
 import declared
+import support
 from declared import PLAN
 from regatta_worker.callables.operators.operands import InputTensor, Operands
 from regatta_worker.protocol.channel import Failed, Unavailable, Unsupported
-from support import draw
+
+pytestmark = pytest.mark.usefixtures("no_other_framework")
 
 
-@pytest.fixture(autouse=True)
-def no_other_framework(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Functions without annotations take the arrays of a framework that is imported."""
-    for name in ("cupy", "torch", "jax"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-
-
-ROOT = Path(__file__).parents[2]
-
-
-def tensor(wire: dict[str, Any]) -> InputTensor:
+def read(wire: dict[str, Any]) -> InputTensor:
     return Operands.from_wire({"inputs": [wire], "outputs": []}).inputs[0]
 
 
 @pytest.mark.parametrize(
     "vector",
-    json.loads((ROOT / "tests" / "vectors" / "draws.json").read_text()),
+    json.loads((support.ROOT / "tests/vectors/draws.json").read_text()),
     ids=lambda vector: f"{vector['input']['draw']['kind']}-{vector['seed']}",
 )
 def test_draws_are_those_of_every_language(vector: dict[str, Any]) -> None:
-    drawn = tensor(vector["input"]).drawn(vector["seed"]).reshape(-1)
+    drawn = read(vector["input"]).drawn(vector["seed"]).reshape(-1)
     assert drawn.tolist() == vector["values"]
 
 
 RMSNORM: dict[str, Any] = {
-    "inputs": [
-        {"name": "weight", "shape": [16], "dtype": "f32", "draw": draw("normal", 1.0)},
-        {"name": "x", "shape": [8, 16], "dtype": "f32", "draw": draw("normal", 1e-3)},
-    ],
+    "inputs": [declared.tensor("weight", [16]), declared.tensor("x", [8, 16], "normal", 1e-3)],
     "scalars": {"eps": 1e-6},
     "outputs": [{"name": "y", "shape": [8, 16], "dtype": "f32", "limit": 5e-6}],
 }
 ACCUMULATE: dict[str, Any] = {
-    "inputs": [
-        {"name": "s", "shape": [4], "dtype": "f32", "draw": draw("normal", 1.0), "role": "state"},
-        {"name": "x", "shape": [4], "dtype": "f32", "draw": draw("normal", 1.0)},
-    ],
+    "inputs": [declared.tensor("s", [4]) | {"role": "state"}, declared.tensor("x", [4])],
     "outputs": [{"name": "sum", "shape": [4], "dtype": "f32", "limit": 5e-6, "in_place": "s"}],
 }
 CODE = """
@@ -327,7 +313,7 @@ def test_a_reference_that_loads_code_in_its_call_is_refused(
 
 def test_inputs_keep_their_streams_apart() -> None:
     wires = [{**RMSNORM["inputs"][1], "name": name} for name in ("x", "y")]
-    first, second = (tensor(wire).drawn(1) for wire in wires)
+    first, second = (read(wire).drawn(1) for wire in wires)
     assert abs(float(np.corrcoef(first.ravel(), second.ravel())[0, 1])) < 0.3
 
 

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 import declared
-from declared import ARRAYS, asked
+from declared import ARRAYS, asked, tensor
 from regatta_worker.protocol.channel import Failed
-from support import draw
 
 LINEAR = """
 import {framework}
@@ -42,10 +41,7 @@ def test_an_input_that_is_left_out_is_none_or_has_its_default(
     worker = declared.served(tmp_path, code, framework)
     formula = LINEAR.format(framework="numpy", array="object")
     exact = declared.reference(tmp_path, formula, "linear")
-    x, bias, dout = (
-        {"name": name, "shape": shape, "dtype": "f32", "draw": draw("normal", 1.0)}
-        for name, shape in (("x", [8, 16]), ("bias", [16]), ("dout", [8, 16]))
-    )
+    x, bias, dout = tensor("x", [8, 16]), tensor("bias", [16]), tensor("dout", [8, 16])
 
     def result(like: dict[str, Any], name: str) -> dict[str, Any]:
         return {"name": name, "shape": like["shape"], "dtype": "f32", "limit": 5e-6}

@@ -61,7 +61,7 @@ def test_no_value_of_an_environment_variable_is_written(
     file.write_text("def attention(q, k, v): return q\ndef fails(q, k, v): raise OSError('no')\n")
     worker = support.StartedWorker(("--file", str(file), "--name", "mine"))
     replies = [
-        worker.ask("hello", protocol=1),
+        worker.hello,
         worker.prepare("fails"),
         worker.prepare("attention"),
         worker.ask("measure", **support.PLAN),

@@ -13,6 +13,7 @@ import pytest
 
 import declared
 import support
+from declared import tensor
 from regatta_worker.callables.operators import draws
 from regatta_worker.callables.operators.draws import rounded
 from regatta_worker.callables.operators.function import FLOATS_OF_8_BITS, lacking
@@ -74,15 +75,8 @@ LARGEST = {"i8": 127.0, "e4m3": 448.0, "e5m2": 57344.0}
 
 def quantised(name: str, shape: list[int], dtype: str, blocks: list[int]) -> list[dict[str, Any]]:
     least = 4.899 / LARGEST[dtype]
-    scale = {
-        "name": f"{name}_scale",
-        "shape": blocks,
-        "dtype": "f32",
-        "role": "scale",
-        "draw": {"kind": "uniform", "arguments": [least, 4 * least]},
-    }
-    draw = {"kind": "normal", "arguments": [1.0]}
-    return [{"name": name, "shape": shape, "dtype": dtype, "draw": draw, "scale": scale}, scale]
+    scale = tensor(f"{name}_scale", blocks, "uniform", least, 4 * least) | {"role": "scale"}
+    return [tensor(name, shape, dtype=dtype) | {"scale": scale}, scale]
 
 
 def wire(dtype: str) -> dict[str, Any]:

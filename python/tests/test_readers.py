@@ -99,7 +99,6 @@ def test_asv_is_measured_on_the_inputs_that_were_listed(tmp_path: Path) -> None:
     path = write(tmp_path, ASV)
     cases = listed(path)
     with started(path) as worker:
-        worker.ask("hello", protocol=1)
         # Others are not even set up, and draw nothing.
         for case in cases[3:5] + cases[-2:]:
             assert prepared(worker, case)["outputs"] == case["outputs"]
@@ -225,7 +224,6 @@ def test_a_workload_of_hugging_face_is_verified(
     assert shapes(base) == [([8, 8], "float32")]
     assert names(path, "--kernel", "hub/relu@$RELU", "--benchmark", "large") == ["Relu.large"]
     with started(path, "--kernel", "hub/relu@v1") as worker:
-        worker.ask("hello", protocol=1)
         right = prepared(worker, base)
         assert right["outputs"] == base["outputs"]
         assert right["errors"]["out"]["relative_l2"] == 0
@@ -341,7 +339,6 @@ def test_cases_are_made_one_by_one_and_one_that_raises_fails_alone(tmp_path: Pat
     assert cases[1]["place"] == "bench.py:5"
     assert names(path, "--benchmark", "rows=8", "own") == ["total:dtype=int,rows=8"]
     with started(path) as worker:
-        worker.ask("hello", protocol=1)
         assert prepared(worker, cases[1])["type"] == "prepared"
         broken = prepared(worker, cases[2])
         assert broken["reason"].endswith("the call raised bench.py:9: ValueError: one case")
@@ -351,7 +348,6 @@ def test_a_line_and_a_file_that_fail_are_named_once(tmp_path: Path) -> None:
     path = write(tmp_path, "def cases(): yield 'x', {}, lambda: 1 / 0")
     case = listed(path)[0]
     with started(path) as worker:
-        worker.ask("hello", protocol=1)
         reason = prepared(worker, case)["reason"]
     assert reason == "bench.py:1: the call raised ZeroDivisionError: division by zero"
     absent = f"{path}.gone"
@@ -408,7 +404,6 @@ def test_tests_that_take_a_benchmark_are_cases_with_their_parameters(tmp_path: P
     } | {"test_sort.sort case=odd": [([64], "float64")]}
     assert names(path, "-k", "sort") == ["test_sort.sort:case=odd"]
     with started(path) as worker:
-        worker.ask("hello", protocol=1)
         for case in cases[1:]:
             assert prepared(worker, case)["outputs"] == case["outputs"]
             assert len(worker.ask("measure", **PLAN)["device_ns"]) == 8
@@ -451,7 +446,6 @@ def test_a_test_that_is_marked_is_timed_whole(tmp_path: Path) -> None:
         "test_fixture.zeros",
     ]
     with started(path) as worker:
-        worker.ask("hello", protocol=1)
         for case in cases:
             prepared(worker, case)
             assert len(worker.ask("measure", **PLAN)["device_ns"]) == 8

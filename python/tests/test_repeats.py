@@ -17,13 +17,7 @@ from regatta_worker.callables import intact, load
 from regatta_worker.clock import hooks
 from regatta_worker.protocol.channel import Failed
 
-
-@pytest.fixture(autouse=True)
-def no_other_framework(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Functions without annotations take the arrays of a framework that is imported."""
-    for name in ("cupy", "torch", "jax"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-
+pytestmark = pytest.mark.usefixtures("no_other_framework")
 
 HONEST = support.ROOT / "tests/cheats/honest_numpy.py"
 
@@ -31,9 +25,7 @@ HONEST = support.ROOT / "tests/cheats/honest_numpy.py"
 def prepared(function: str) -> Any:
     """A worker that has this function's case."""
     worker: Any = load.open_worker(load.Target("mine", str(HONEST), None, function))
-    problem = support.wire(layout="bhsd", heads=2, seq_q=33, seq_k=33, head_dim=16)
-    request = {"variant": function, "problem": problem, "seed": support.SEED, "input_sets": 3}
-    worker.prepare(request)
+    worker.prepare(support.request(function, layout="bhsd", heads=2, seq_q=33))
     return worker
 
 

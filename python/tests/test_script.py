@@ -3,11 +3,9 @@ that cannot be served."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -127,20 +125,14 @@ def write(folder: Path, script: str, **more: str) -> str:
     return str(path)
 
 
-@contextlib.contextmanager
-def started(script: str, *arguments: str) -> Iterator[StartedWorker]:
-    worker = StartedWorker(("--script", script, "--name", "bench.py", "--", *arguments))
-    try:
-        yield worker
-    finally:
-        worker.exit_status()
+def started(script: str, *arguments: str) -> StartedWorker:
+    return StartedWorker(("--script", script, "--name", "bench.py", "--", *arguments))
 
 
 def listed(script: str, *arguments: str) -> list[dict[str, Any]]:
     with started(script, *arguments) as worker:
-        hello = worker.ask("hello", protocol=1)
-        assert hello["type"] == "hello", hello
-        assert hello["lists"] and not hello["variants"]
+        assert worker.hello["type"] == "hello", worker.hello
+        assert worker.hello["lists"] and not worker.hello["variants"]
         reply = worker.ask("list")
     assert reply["type"] == "listed", reply
     cases: list[dict[str, Any]] = reply["cases"]
@@ -158,7 +150,7 @@ def names(script: str, *arguments: str) -> list[str]:
 def refused(script: str, *arguments: str, request: str = "") -> str:
     """The reason for which a script fails: its hello, its list, or either."""
     with started(script, *arguments) as worker:
-        asked, reply = "hello", worker.ask("hello", protocol=1)
+        asked, reply = "hello", worker.hello
         if reply["type"] == "hello":
             asked, reply = "list", worker.ask("list")
     assert reply["type"] == "failed", reply
@@ -424,7 +416,6 @@ def test_a_call_is_measured_in_turns_and_the_script_goes_on(tmp_path: Path) -> N
     path = write(tmp_path, SIZES)
     cases = listed(path)
     with started(path) as worker:
-        worker.ask("hello", protocol=1)
         for case in (cases[0], cases[2]):
             assert prepared(worker, case)["type"] == "prepared"
             paused = worker.ask("measure", pause_every=4, **PLAN)
@@ -473,7 +464,6 @@ def test_sides_draw_the_same_numbers_however_often_a_call_is_made(tmp_path: Path
     assert [[out["shape"] for out in case["outputs"]] for case in cases] == [[[8]] * 3, [[16]] * 3]
     assert [out["dtype"] for out in cases[0]["outputs"]] == ["float64", "float64", "int32"]
     with started(path) as worker:
-        worker.ask("hello", protocol=1)
         for case in cases:
             assert prepared(worker, case)["outputs"] == case["outputs"]
             worker.ask("measure", **PLAN)
@@ -500,7 +490,6 @@ def test_a_case_has_no_memory_of_another(tmp_path: Path) -> None:
     for size in (0, 1 << 27):
         keep, use = listed(path, str(size))
         with started(path, str(size)) as worker:
-            worker.ask("hello", protocol=1)
             for case in (keep, use):
                 prepared(worker, case)
                 peaks.append(worker.ask("measure", **PLAN)["peak_bytes"] >> 20)
@@ -525,7 +514,6 @@ def test_a_call_that_raises_fails_alone(tmp_path: Path) -> None:
     (case,) = listed(path)
     assert case["params"] == {"function": "sorted"}
     with started(path) as worker:
-        worker.ask("hello", protocol=1)
         broken = prepared(worker, {"variant": "function", "params": {"function": "broken"}})
         assert broken["type"] == "failed"
         assert broken["reason"] == "bench.py:7: the call raised bench.py:4: ValueError: no [3]"
@@ -618,14 +606,12 @@ def test_a_timed_function_that_ends_the_process_is_named(tmp_path: Path) -> None
     """
     path = write(tmp_path, script)
     with started(path, "sys", "exit", "1") as worker:
-        worker.ask("hello", protocol=1)
         case = {"variant": "main.leaves", "params": {"by": "exit"}}
         assert prepared(worker, case)["type"] == "prepared"
         failed = worker.ask("census")
         assert failed["type"] == "failed"
         assert failed["reason"] == "bench.py:8: leaves called sys.exit(7)"
-    worker = StartedWorker(("--script", path, "--name", "bench.py", "--", "os", "_exit", "0"))
-    worker.ask("hello", protocol=1)
+    worker = started(path, "os", "_exit", "0")
     with pytest.raises(json.JSONDecodeError):
         worker.ask("list")
     assert worker.exit_status() == 7
@@ -692,7 +678,6 @@ def test_each_call_of_jax_has_ended_when_its_time_is_read(tmp_path: Path) -> Non
     path = write(tmp_path, "import jax, timeit\ntimeit.timeit(jax.dispatch, number=3)", jax=jax)
     (case,) = listed(path)
     with started(path) as worker:
-        worker.ask("hello", protocol=1)
         assert prepared(worker, case)["type"] == "prepared"
         assert len(worker.ask("measure", **PLAN)["device_ns"]) == PLAN["samples"]
 

@@ -135,8 +135,7 @@ def test_a_rank_that_computes_its_last_call_alone_is_wrong(
     monkeypatch.setattr(one_rank, "_end_with_parent", lambda: None)
     Agreement.create(tmp_path / "agreement", 1)
     limits = dict.fromkeys(("meeting_limit_s", "collective_limit_s"), 60.0)
-    request = {"variant": "gloo", "seed": support.SEED, "params": params, "input_sets": 3}
-    request |= {"problem": support.wire(**layer("all-gather", ranks=1))}
+    request = support.request("gloo", params, **layer("all-gather", ranks=1))
     rank = one_rank.Rank(0)
     try:
         prepared = rank.prepare(request | {"group": {"folder": tmp_path, "ranks": 1, **limits}})
@@ -157,9 +156,10 @@ class TestConversation(support.Conversing):
         return reply
 
     def test_hello(self) -> None:
-        assert self.hello["type"] == "hello", self.hello
-        assert "gpus" not in self.hello
-        for variant in self.hello["variants"]:
+        hello = self.worker.hello
+        assert hello["type"] == "hello", hello
+        assert "gpus" not in hello
+        for variant in hello["variants"]:
             assert variant["projections"] == list(KINDS)
 
     @pytest.mark.parametrize("kind", KINDS)
@@ -181,7 +181,7 @@ class TestConversation(support.Conversing):
 
     def test_samples_and_census(self) -> None:
         counter = {"name": "gathers", "functions": ["torch.distributed:all_gather_into_tensor"]}
-        request = {"variant": "gloo", "seed": 42, "problem": support.wire(**layer("all-gather"))}
+        request = support.request("gloo", sets=1, **layer("all-gather"))
         assert self.worker.ask("prepare", **request, counters=[counter])["type"] == "prepared"
         measured = self.worker.ask("measure", **support.PLAN | {"cache": "cold"})
         assert len(measured["device_ns"]) == 3, measured
@@ -216,7 +216,7 @@ class TestLostRanks:
         os.environ[LIMIT_VARIABLE] = HUNG_AFTER_S
         self.worker = support.StartedWorker("sequence_parallel")
         del os.environ[LIMIT_VARIABLE]
-        assert self.worker.ask("hello", protocol=1)["type"] == "hello"
+        assert self.worker.hello["type"] == "hello"
         self.prepare()
 
     def prepare(self) -> None:

@@ -8,13 +8,13 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
 from regatta_worker.clock import threads, timing
 from regatta_worker.clock.threads import CallUsage, OneCore
 from regatta_worker.protocol import channel
+from support import measured
 
 WORK_NS = 10_000_000
 
@@ -24,11 +24,6 @@ def compute(work_ns: int = WORK_NS) -> None:
     begin = time.thread_time_ns()
     while time.thread_time_ns() - begin < work_ns:
         pass
-
-
-def measured(call: Any, samples: int = 5) -> dict[str, Any]:
-    plan = timing.Plan(0, samples, samples, 0.0, cold=False)
-    return timing.measure_wall(call, lambda results: None, plan, lambda: None)
 
 
 @pytest.fixture

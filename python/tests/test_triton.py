@@ -79,5 +79,4 @@ def test_without_a_gpu_every_case_is_unsupported_in_words() -> None:
 
 def prepare(params: Any = None, **axes: Any) -> Any:
     axes = {"batch": 1, "heads": 1, "head_dim": 64, "dtype": "f16", **axes}
-    request = {"variant": "flash", "params": params or {}, "seed": 1}
-    return WORKER().prepare(request | {"problem": support.wire(**axes)})
+    return WORKER().prepare(support.request("flash", params, **axes))

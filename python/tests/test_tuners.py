@@ -12,7 +12,6 @@ import pytest
 
 import support
 from regatta_worker.census import tuners
-from regatta_worker.serving import Session
 
 TRITON = """
 class Config:
@@ -99,10 +98,7 @@ def test_what_a_tuner_chose_while_a_case_was_prepared_is_effective(triton: Any) 
         tuned.run(1)
         return {"effective": {"splits": 2}}
 
-    worker: Any = types.SimpleNamespace(hello=dict, prepare=prepare)
-    session = Session(lambda: worker)
-    session.answer(b'{"id":1,"type":"hello","protocol":1}')
-    found = session.answer(b'{"id":2,"type":"prepare"}')
+    found = support.answer(types.SimpleNamespace(prepare=prepare), "prepare")
     assert found["effective"] == {"splits": 2, "BLOCK_M": 128, "EVEN": "yes", "num_warps": 8}
     assert found["tuned"] == ["BLOCK_M", "EVEN", "num_warps"]
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import declared
-import support
-from declared import asked
+from declared import asked, tensor
 from regatta_worker.callables.operators.operands import Operands, read
 from regatta_worker.protocol.channel import Failed
 
@@ -35,9 +34,9 @@ def chosen(x: jax.Array, mask, labels, k: int, /, bias=0):
 }
 CHOSEN: dict[str, Any] = {
     "inputs": [
-        {"name": "x", "shape": [6, 16], "dtype": "f32", "draw": support.draw("normal", 1.0)},
-        {"name": "mask", "shape": [6, 16], "dtype": "bool", "draw": support.draw("bernoulli", 0.5)},
-        {"name": "labels", "shape": [40], "dtype": "i32", "draw": support.draw("integers", 0, 7)},
+        tensor("x", [6, 16]),
+        tensor("mask", [6, 16], "bernoulli", 0.5, dtype="bool"),
+        tensor("labels", [40], "integers", 0, 7, dtype="i32"),
     ],
     "scalars": {"k": 3.0},
     "outputs": [
@@ -86,9 +85,7 @@ def test_a_check_of_a_declaration_doubles_a_number_of_columns(tmp_path: Path) ->
 def test_whole_numbers_are_written_and_compared_exactly(tmp_path: Path) -> None:
     code = "def hashed(x: np.ndarray):\n    return x + 2**60 + 1\n"
     wire = {
-        "inputs": [
-            {"name": "x", "shape": [4], "dtype": "i64", "draw": support.draw("integers", 0, 9)}
-        ],
+        "inputs": [tensor("x", [4], "integers", 0, 9, dtype="i64")],
         "outputs": [{"name": "y", "shape": [4], "dtype": "i64", "limit": 0.0}],
     }
     worker = served(tmp_path, code)
@@ -127,8 +124,8 @@ def test_results_and_scalars_of_another_type_are_refused(
 
 def test_bernoulli_and_integers_have_every_number_as_often() -> None:
     wire = [
-        {"name": "m", "shape": [9000], "dtype": "bool", "draw": support.draw("bernoulli", 0.9)},
-        {"name": "n", "shape": [9000], "dtype": "i32", "draw": support.draw("integers", -1, 1)},
+        tensor("m", [9000], "bernoulli", 0.9, dtype="bool"),
+        tensor("n", [9000], "integers", -1, 1, dtype="i32"),
     ]
     mask, numbers = (
         one.drawn(3) for one in Operands.from_wire({"inputs": wire, "outputs": []}).inputs
