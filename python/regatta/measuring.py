@@ -75,7 +75,7 @@ def run(
 
     Raises RegattaError where the suite cannot be measured.
     """
-    return measured(["run", path_of(suite), *words], out=_out(out), progress=progress)
+    return measured(["run", path_of(suite), *words], out=out, progress=progress)
 
 
 def gate(
@@ -90,7 +90,7 @@ def gate(
     Raises RegattaError where the suite cannot be measured.
     """
     more = [] if base is None else ["--base", base]
-    return measured(["gate", path_of(suite), *more, *words], out=_out(out), progress=progress)
+    return measured(["gate", path_of(suite), *more, *words], out=out, progress=progress)
 
 
 def path_of(suite: str | os.PathLike[str]) -> str:
@@ -134,7 +134,7 @@ def _of_functions(
             '`if __name__ == "__main__":`'
         )
     variables, words = {WITHIN: "1"}, _outputs_from_here(words)
-    return measured(words, out=_out(out), progress=progress, variables=variables, suite=text)
+    return measured(words, out=out, progress=progress, variables=variables, suite=text)
 
 
 def _outputs_from_here(words: Sequence[str]) -> list[str]:
@@ -147,10 +147,6 @@ def _outputs_from_here(words: Sequence[str]) -> list[str]:
         return f"{found[1]}{found[2]}{Path(found[3]).absolute()}" if found else text
 
     return [word(*pair) for pair in zip(["", *words], words, strict=False)]
-
-
-def _out(out: str | os.PathLike[str] | None) -> Path | None:
-    return None if out is None else Path(out)
 
 
 def _code(function: Callable[..., Any]) -> str:

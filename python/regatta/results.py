@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import math
+import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
@@ -116,10 +117,8 @@ class Result:
                 if timing is not None:
                     line[f"{side}_ns"] = timing.median_ns
                     line[f"{side}_tflops"] = timing.tflops
-                    line[f"{side}_low_ns"], line[f"{side}_high_ns"] = timing.interval_ns or (
-                        None,
-                        None,
-                    )
+                    low, high = timing.interval_ns or (None, None)
+                    line |= {f"{side}_low_ns": low, f"{side}_high_ns": high}
             for name, change in row.metrics.items():
                 for key in ("word", "ratio", "low", "high"):
                     line[f"{name}_{key}"] = getattr(change, key)
@@ -168,7 +167,7 @@ def measured(
     words: Sequence[str],
     folder: Path | None = None,
     *,
-    out: str | Path | None = None,
+    out: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
     variables: dict[str, str] | None = None,
     suite: str | None = None,

@@ -5,15 +5,6 @@ A part imports from those before it in `LAYERS` alone.
 
 LAYERS = (
     *("protocol", "device", "problem", "clock", "census", "case", "on_torch", "on_jax"),
-    *(
-        "ranks",
-        "libraries",
-        "serving",
-        "exits",
-        "beginnings",
-        "callables",
-        "script",
-        "forking",
-        "main",
-    ),
+    *("ranks", "libraries", "serving", "exits", "beginnings", "callables", "script", "forking"),
+    "main",
 )

@@ -113,21 +113,10 @@ def modules(device: str) -> list[Module]:
     return [module for module in found if module.is_here]
 
 
-def compiled(out: Path) -> Path:
-    """The library of native.c."""
-    library = out / "native.so"
-    source = HERE / "native.c"
-    command = [
-        os.environ.get("CC", "cc"),
-        "-O2",
-        "-shared",
-        "-fPIC",
-        "-o",
-        str(library),
-        str(source),
-    ]
-    subprocess.run([*command, "-ldl", "-lpthread"], check=True)
-    return library
+def compile_native(library: Path) -> None:
+    """Makes the library of native.c."""
+    compiler = [os.environ.get("CC", "cc"), "-O2", "-shared", "-fPIC"]
+    subprocess.run([*compiler, "-o", library, HERE / "native.c", "-ldl", "-lpthread"], check=True)
 
 
 def worker(module: Module, name: str) -> str:
@@ -255,7 +244,7 @@ def main() -> int:
     regatta, out = os.path.abspath(asked.regatta), asked.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     (out / "regatta.log").write_text("")
-    compiled(out)
+    compile_native(out / "native.so")
     every = [
         (module, name)
         for module in modules(device)

@@ -8,7 +8,7 @@ with the inputs that it had, and compared with float64 once nothing is timed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from regatta_worker.clock import hooks
@@ -27,43 +27,41 @@ class CheckedCall:
     inputs: dict[str, Any]
 
 
+@dataclass
 class Repeats:
     """Makes calls, and keeps `CHECKED` of them, each as likely as any other."""
 
-    def __init__(
-        self,
-        call: Callable[[], Any],
-        turn: Callable[[], None],
-        look: Callable[[Any], None],
-        cut: Callable[[Any], CheckedCall],
-    ) -> None:
-        """`turn` changes the inputs, `look` waits for results and reads some of all pages of
-        theirs, which a function may have left to be computed when they are read."""
-        self._call, self._turn, self._look, self._cut = call, turn, look, cut
-        self._calls = 0
-        self._results: Any = None
-        self.kept: list[CheckedCall] = []
+    call: Callable[[], Any]
+    turn: Callable[[], None]
+    """Changes the inputs."""
+    look: Callable[[Any], None]
+    """Waits for results and reads some of all pages of theirs, which a function may have left to be
+    computed when they are read."""
+    cut: Callable[[Any], CheckedCall]
+    calls: int = 0
+    results: Any = None
+    kept: list[CheckedCall] = field(default_factory=list)
 
     def make(self, calls: int) -> None:
         """Makes so many calls."""
         for _ in range(calls):
-            self._turn()
-            results = self._call()
+            self.turn()
+            results = self.call()
             hooks.none_left()
-            self._look(results)
-            self._calls += 1
+            self.look(results)
+            self.calls += 1
             # Drawn when the call has returned: nothing can know it before.
-            place = DRAW.randrange(self._calls) if self._calls > CHECKED else len(self.kept)
+            place = DRAW.randrange(self.calls) if self.calls > CHECKED else len(self.kept)
             if place < CHECKED:
-                self.kept[place : place + 1] = [self._cut(results)]
-            self._results = results
+                self.kept[place : place + 1] = [self.cut(results)]
+            self.results = results
 
     def change_only(self, times: int) -> None:
         """All but the calls, so many times."""
         for _ in range(times):
-            self._turn()
-            if self._results is not None:
-                self._look(self._results)
+            self.turn()
+            if self.results is not None:
+                self.look(self.results)
                 # As often as a call is kept.
-                if DRAW.randrange(self._calls) < CHECKED:
-                    self._cut(self._results)
+                if DRAW.randrange(self.calls) < CHECKED:
+                    self.cut(self.results)

@@ -165,18 +165,16 @@ class Problem:
         """A view of a tensor in logical order from one in the layout's, and back."""
         return tensor.swapaxes(1, 2) if self.layout == "bhsd" else tensor
 
-    def window(
-        self, library: str, align: str = "bottom-right", unbounded: int = -1
-    ) -> tuple[int, int]:
-        """Keys seen before and after the diagonal that ends at this corner.
+    def window(self, library: str) -> tuple[int, int]:
+        """Keys seen before and after the diagonal that ends at the bottom right; -1 is unbounded.
 
-        Raises Unsupported where the mask's diagonal ends at the other, which differs.
+        Raises Unsupported where the mask's diagonal ends at the other corner, which differs.
         """
         mask = self.mask
-        if not (mask.is_full or mask.align == align or self.is_square):
+        if not (mask.is_full or mask.align == "bottom-right" or self.is_square):
             raise Unsupported(
-                f"{library} aligns its masks at the {align.replace('-', ' ')}; one aligned at the "
-                f"{mask.align.replace('-', ' ')} is the same only where seq_q is seq_k"
+                f"{library} aligns its masks at the bottom right; one aligned at the top left is "
+                f"the same only where seq_q is seq_k"
             )
-        left, right = (unbounded if side is None else side for side in (mask.left, mask.right))
+        left, right = (-1 if side is None else side for side in (mask.left, mask.right))
         return left, right
