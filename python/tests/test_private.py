@@ -10,8 +10,8 @@ import importlib.metadata
 import mmap
 import os
 import re
+import symtable
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -50,7 +50,7 @@ def exists(wanted: Private, folders: list[str]) -> bool:
     for folder in folders:
         for end in (".py", "/__init__.py"):
             if (path := Path(folder, relative + end)).is_file():
-                return defines(ast.parse(path.read_text()).body, wanted.name.split("."))
+                return defines(path.read_text(), wanted.name)
     return False
 
 
@@ -62,40 +62,22 @@ def holds(path: Path, pattern: str) -> bool:
         return text.find(pattern.removesuffix("*").encode()) >= 0
 
 
-def defines(body: list[ast.stmt], path: list[str]) -> bool:
-    """True where statements define a name, or a class with a member of that name."""
-    name, *members = path
-    nodes = [node for statement in body for node in within(statement)]
-    if not members:
-        return any(name in names(node) for node in nodes)
-    classes = [node for node in nodes if isinstance(node, ast.ClassDef) and node.name == name]
-    stored = [node for each in classes for node in ast.walk(each)]
-    return any(defines(each.body, members) for each in classes) or any(
-        isinstance(node, ast.Attribute) and [node.attr] == members
-        for node in stored
-        if isinstance(getattr(node, "ctx", None), ast.Store)
+def defines(code: str, name: str) -> bool:
+    """True where a module binds a name, or has a class with a member of that name."""
+    owner, _, member = name.rpartition(".")
+    module = symtable.symtable(code, "", "exec")
+    for scope in (module, *module.get_children()):
+        if scope.get_name() == (owner or "top") and member in scope.get_identifiers():
+            symbol = scope.lookup(member)
+            if symbol.is_assigned() or symbol.is_imported():
+                return True
+    # A method sets it.
+    return any(
+        isinstance(node, ast.Attribute) and node.attr == member and isinstance(node.ctx, ast.Store)
+        for each in ast.walk(ast.parse(code))
+        if isinstance(each, ast.ClassDef) and each.name == owner
+        for node in ast.walk(each)
     )
-
-
-def within(statement: ast.stmt) -> Iterator[ast.AST]:
-    """A statement, and those in it that are of its own scope."""
-    yield statement
-    if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        for child in ast.iter_child_nodes(statement):
-            if isinstance(child, ast.stmt | ast.ExceptHandler):
-                yield from within(child)  # type: ignore[arg-type]
-
-
-def names(node: ast.AST) -> set[str]:
-    """The names that a statement binds."""
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return {node.name}
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        return {alias.asname or alias.name for alias in node.names}
-    if isinstance(node, ast.Assign | ast.AnnAssign):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        return {target.id for target in targets if isinstance(target, ast.Name)}
-    return set()
 
 
 @pytest.mark.parametrize("package", sorted({name.package for name in PRIVATE}))
