@@ -176,26 +176,22 @@ def plant(work: Path, script: Script) -> None:
         path.write_bytes(source)
 
 
-def environment(work: Path) -> dict[str, str]:
-    """The variables of a command in a checkout; the package of some lies in src/."""
-    if not (work / "src").is_dir():
-        return dict(os.environ)
-    paths = [str(work / "src"), os.environ.get("PYTHONPATH", "")]
-    return os.environ | {"PYTHONPATH": ":".join(filter(None, paths))}
+def ran(
+    command: list[str], work: Path, limit_s: float | None = None
+) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    """A command in a checkout, and its exit code and seconds; the package of some lies in src/."""
+    began, variables = time.monotonic(), dict(os.environ)
+    if (work / "src").is_dir():
+        paths = [str(work / "src"), os.environ.get("PYTHONPATH", "")]
+        variables["PYTHONPATH"] = ":".join(filter(None, paths))
+    options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": limit_s}
+    done = subprocess.run(command, cwd=work, env=variables, check=False, **options)
+    return done, {"exit": done.returncode, "s": round(time.monotonic() - began, 1)}
 
 
 def answer(regatta: str, work: Path, command: list[str]) -> dict[str, Any]:
     """A gate's exit code, seconds and the words of its rows."""
-    began = time.monotonic()
-    done = subprocess.run(
-        [regatta, *command],
-        cwd=work,
-        env=environment(work),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    row: dict[str, Any] = {"exit": done.returncode, "s": round(time.monotonic() - began, 1)}
+    done, row = ran([regatta, *command], work)
     try:
         rows = json.loads(done.stdout).get("rows", [])
     except json.JSONDecodeError:
@@ -223,11 +219,7 @@ def some_cases(regatta: str, folder: Path, out: Path, script: Script) -> list[st
     """Filters for CASES of the script's cases, spread over the later half of its calls."""
     if not CASES:
         return []
-    work = checkout(folder, out, script)
-    command = [regatta, "list", "./suite.toml", "--ids"]
-    done = subprocess.run(
-        command, cwd=work, env=environment(work), capture_output=True, text=True, check=False
-    )
+    done, _ = ran([regatta, "list", "./suite.toml", "--ids"], checkout(folder, out, script))
     ids = done.stdout.split()
     later = ids[len(ids) // 2 :]
     step = max(1, len(later) // CASES)
@@ -254,22 +246,11 @@ def gate(
 
 
 def listed(regatta: str, folder: Path, out: Path, script: Script) -> dict[str, Any]:
-    work, began = checkout(folder, out, script), time.monotonic()
-    command = [regatta, "list", "./suite.toml"]
     try:
-        done = subprocess.run(
-            command,
-            cwd=work,
-            env=environment(work),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=280,
-        )
+        done, row = ran([regatta, "list", "./suite.toml"], checkout(folder, out, script), 280)
     except subprocess.TimeoutExpired:
         return {"script": script.path, "error": "not listed within 280 s"}
-    row: dict[str, Any] = {"script": script.path, "exit": done.returncode}
-    row["s"] = round(time.monotonic() - began, 1)
+    row = {"script": script.path, **row}
     cases = [line for line in done.stdout.splitlines() if f"{script.name}/" in line]
     row |= {"cases": len(cases), "first": done.stdout[:400], "error": done.stderr[-700:]}
     return row
