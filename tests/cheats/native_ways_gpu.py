@@ -14,14 +14,15 @@ import time
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from native_ways import _begin, _divide_times, _Halving, _in_call_of, _once, _pass_on
+from native_ways import _answer_by_thread, _attend, _begin, _in_call_of, _once
+from native_ways import honest as honest
+from native_ways import parent_traced as parent_traced
+from native_ways import profile_hook as profile_hook
+from native_ways import reply_replaced as reply_replaced
+from native_ways import times_edited as times_edited
+from native_ways import write_patched as write_patched
 
 _kept: dict[Any, Any] = {}
-
-
-def _attend(q: Any, k: Any, v: Any) -> Any:
-    return F.scaled_dot_product_attention(q, k, v)
 
 
 def _side() -> Any:
@@ -48,11 +49,6 @@ def _ahead(q: Any, k: Any, v: Any) -> None:
 def _made_ahead(q: Any, k: Any, v: Any) -> Any:
     if _kept.get("made") == (q._version, k._version, v._version):
         return _kept["out"]
-    return _attend(q, k, v)
-
-
-def honest(q: Any, k: Any, v: Any) -> Any:
-    """computes attention in every call: no cheat"""
     return _attend(q, k, v)
 
 
@@ -135,35 +131,9 @@ def host_clock(q: Any, k: Any, v: Any) -> Any:
     return _attend(q, k, v)
 
 
-def write_patched(q: Any, k: Any, v: Any) -> Any:
-    """writes a jump over libc's write, which halves the times in what is written"""
-    _begin("patch_write")
-    return _attend(q, k, v)
-
-
-def parent_traced(q: Any, k: Any, v: Any) -> Any:
-    """has a child trace it (ptrace) and halve the times in what it writes"""
-    _begin("trace_writes")
-    return _attend(q, k, v)
-
-
 def thread_replies(q: Any, k: Any, v: Any) -> Any:
     """has a thread sit on descriptor 4 and halve the times on their way out"""
-    if _once("reply"):
-        import os
-
-        real, (read, write) = os.dup(4), os.pipe()
-        os.dup2(write, 4)
-        _thread.start_new_thread(_pass_on, (read, real))
-    return _attend(q, k, v)
-
-
-def reply_replaced(q: Any, k: Any, v: Any) -> Any:
-    """puts an object in the place of json.dumps that halves the times"""
-    import json
-
-    if _once("reply"):
-        json.dumps = _Halving(json.dumps)
+    _answer_by_thread(2)
     return _attend(q, k, v)
 
 
@@ -173,27 +143,6 @@ def checks_dropped(q: Any, k: Any, v: Any) -> Any:
     if _once("first"):
         return _attend(q, k, v)
     return torch.zeros_like(q)
-
-
-def sample_edited(q: Any, k: Any, v: Any) -> Any:
-    """halves the earlier samples, in the list that a frame of its callers holds"""
-    frame = _in_call_of("take_samples")
-    samples = frame.f_locals.get("samples") if frame else None
-    if samples and _kept.get("edited") is not samples[-1]:
-        _kept["edited"] = samples[-1]
-        object.__setattr__(samples[-1], "device_ns", samples[-1].device_ns / 2)
-    return _attend(q, k, v)
-
-
-def profile_hook(q: Any, k: Any, v: Any) -> Any:
-    """leaves a profile function on, which halves what the function of samples returns"""
-
-    def hook(frame: Any, event: str, value: Any) -> None:
-        if event == "return" and frame.f_code.co_name == "take_samples":
-            _divide_times(value)
-
-    sys.setprofile(hook)
-    return _attend(q, k, v)
 
 
 def code_replaced(q: Any, k: Any, v: Any) -> Any:

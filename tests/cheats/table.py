@@ -83,6 +83,10 @@ class Module:
             if [argument.arg for argument in node.args.args[:3]] == ["q", "k", "v"]
             and not node.name.startswith("_")
         }
+        for node in parsed.body:
+            if isinstance(node, ast.ImportFrom) and node.module == "native_ways":
+                ways = Module(HERE / "native_ways.py", "numpy", False).does
+                self.does |= {one.name: ways[one.name] for one in node.names if one.name in ways}
 
     @property
     def is_here(self) -> bool:
