@@ -7,8 +7,6 @@ the comparison with the same figures from PyTorch. Exits with 1 if anything is o
 results of every kernel, are checked by each `regatta run native`.
 """
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import math

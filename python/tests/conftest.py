@@ -1,7 +1,5 @@
 """No test sees a GPU, in this process or in a worker that it starts."""
 
-from __future__ import annotations
-
 import gc
 import json
 import os

@@ -1,7 +1,5 @@
 """Declared operators: a worker of functions, and the reference that it is compared with."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Facts of one call of a function of NumPy arrays."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor

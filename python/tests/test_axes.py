@@ -1,7 +1,5 @@
 """The worker's axes against the harness's one table of them (tests/vectors/axes.json)."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Somebody's own functions as variants, on NumPy and JAX, and on torch where it is there."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import re
@@ -245,7 +243,7 @@ def test_what_a_function_tells_of_itself() -> None:
 
 
 def test_whose_arrays_functions_take() -> None:
-    def attention(q: "cupy.ndarray", k: Any, v: Any) -> None: ...  # type: ignore[name-defined]  # noqa: UP037
+    def attention(q: "cupy.ndarray", k: Any, v: Any) -> None: ...  # type: ignore[name-defined]
 
     cupy = read("bench.py:cupy", attention)
     assert cupy.framework == "cupy", "although it is not there"

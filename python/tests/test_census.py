@@ -1,7 +1,5 @@
 """The launch census and hardware counters, with a library that gives a recording and counts."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import json

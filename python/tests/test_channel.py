@@ -1,7 +1,5 @@
 """Replies that need no library, and the measure loop on clocks of its own."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import io

@@ -1,7 +1,5 @@
 """Ways to cheat the clock and the check, those that run on a CPU; `tests/gpu/cheats` tries all."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 """The GPU clock's Python side, with a library that notes what it is asked; and the reference of
 host time, an entry a sample."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import math

@@ -1,7 +1,5 @@
 """Counting the calls of functions, on modules made for it and on those of the libraries."""
 
-from __future__ import annotations
-
 import itertools
 import sys
 import types

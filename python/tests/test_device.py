@@ -1,7 +1,5 @@
 """Facts of the device, of which the Rust worker gives the same for a CPU."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

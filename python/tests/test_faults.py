@@ -1,7 +1,5 @@
 """The table of faults whose causes are checked on a GPU: what can be checked of it without one."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Workers that are forked, as far as no harness is needed."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Callable

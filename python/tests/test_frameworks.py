@@ -1,8 +1,6 @@
 """Workers of torch and JAX on the CPU: conversations, refusals, devices that are lost, and inputs
 that change."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Python functions of a call, by watching it: with a library that stands in for one."""
 
-from __future__ import annotations
-
 import functools
 import sys
 import types

@@ -1,7 +1,5 @@
 """Gradients of declared operators: a framework's, a function's own, and the references'."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sets of inputs in turn: which one a sample is taken on, and what lies in memory then."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator
 from itertools import islice, product

@@ -1,7 +1,5 @@
 """The inputs, against the vectors in docs/PROTOCOL.md, and alike in NumPy and torch."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The GPU clock on XLA's stream: the marker on a CPU, and the samples on a fake library."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from typing import Any

@@ -1,7 +1,5 @@
 """Libraries that keep a result, which inputs that change find out."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 from unittest import mock

@@ -1,7 +1,5 @@
 """Libraries on torch: calls by value, what libraries are given and refuse, and what is not here."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import io

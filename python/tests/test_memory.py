@@ -1,7 +1,5 @@
 """Resident memory while samples are taken."""
 
-from __future__ import annotations
-
 import functools
 import mmap
 

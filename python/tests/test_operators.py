@@ -1,7 +1,5 @@
 """Declared operators: draws, functions that are called by name, references, states."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

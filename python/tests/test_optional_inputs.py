@@ -1,7 +1,5 @@
 """Inputs that a case may leave out."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The start of the package, and the imports that its parts may have."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -3,8 +3,6 @@
 `REGATTA_TEST_LIBRARIES` names a folder of further packages (`pip install --no-deps --target`).
 """
 
-from __future__ import annotations
-
 import ast
 import importlib.metadata
 import mmap

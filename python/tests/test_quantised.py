@@ -1,7 +1,5 @@
 """Quantised inputs of declared operators: values of 8 bits, and the scales that multiply them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import types

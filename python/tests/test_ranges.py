@@ -1,7 +1,5 @@
 """`regatta trace --torch`: the module that turns PyTorch's ranges on, with a stand-in for torch."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The folder that the ranks of a worker share."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

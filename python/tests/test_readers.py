@@ -1,8 +1,6 @@
 """Files that declare benchmarks and call no timer: asv's, Hugging Face's, flash-linear-attention's,
 pytest-benchmark's, `cases()`; and FlashInfer's list of command lines."""
 
-from __future__ import annotations
-
 import textwrap
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Masks, the float64 reference against finite differences, and the planes checked after timing."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 from typing import Any

@@ -3,8 +3,6 @@
 With `REGATTA_PROGRAM` and NumPy a comparison and a gate are made as well.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import importlib

@@ -1,7 +1,5 @@
 """Calls that the harness times: each on other inputs, and some are checked."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import sys

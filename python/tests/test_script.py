@@ -1,8 +1,6 @@
 """Scripts as they are: which calls are cases, what the script gets, and what is said of scripts
 that cannot be served."""
 
-from __future__ import annotations
-
 import functools
 import json
 import textwrap

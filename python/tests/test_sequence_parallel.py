@@ -1,7 +1,5 @@
 """Projections over two ranks, for real on the CPU: results, samples, lost and hung ranks."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import signal

@@ -1,7 +1,5 @@
 """Threads that compute in a call, and their waits for a core."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import threading

@@ -1,7 +1,5 @@
 """The Triton worker: its kernel by Triton's interpreter, and the lengths it draws."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The choices of tuners: on a tuner of Triton's shape, and on Triton's own where it is there."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 import types

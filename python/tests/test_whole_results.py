@@ -1,7 +1,5 @@
 """Declared operators of whole numbers and masks, and arguments that have no name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

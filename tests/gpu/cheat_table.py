@@ -1,7 +1,5 @@
 """The table of tests/gpu/cheats: each cheat in processes of its own, with a time limit."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

@@ -7,8 +7,6 @@ about 30 and 300 µs), and the worker's reference after each sample. `cv` is the
 variation of their medians; five pairs detect a change of 1.645 · 2 · cv · sqrt(2 / 5) in 95 of 100.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

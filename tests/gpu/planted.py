@@ -1,7 +1,5 @@
 """Functions that a benchmark times, 5 % slower on the device, for tests/gpu/scripts.py."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable

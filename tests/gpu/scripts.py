@@ -14,8 +14,6 @@ none begins after SCRIPTS_LIMIT_S. With SCRIPTS_CASES=4 only four cases of each 
 later half, whose calls are long as a rule. docs/EVIDENCE.md has what an H200 gave.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import os

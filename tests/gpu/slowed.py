@@ -3,8 +3,6 @@
 python3 tests/gpu/slowed.py --library torch
 """
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from pathlib import Path

@@ -9,8 +9,6 @@ with twelve cases, unchanged. `python3` needs NumPy. ROW takes the rows whose na
 docs/EVIDENCE.md has what two cores gave.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib

@@ -11,8 +11,6 @@ time in which any of them ran and the time from the first start to the last end,
 operation, because kernels that overlap begin later under CUPTI.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import warnings

@@ -8,8 +8,6 @@ if a kernel's reading is off by more than 0.5 µs, if the marker changes what XL
 leaves the clock's stream.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

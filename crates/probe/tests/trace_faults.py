@@ -11,8 +11,6 @@ and prints how long a step takes.
 Needs a CUDA device, PyTorch and transformers.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import gc

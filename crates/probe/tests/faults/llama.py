@@ -1,7 +1,5 @@
 """A training step of transformers' Llama: random weights, autocast to bf16, fused AdamW."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Four CUDA kernels, each slow in another way where its change says so."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

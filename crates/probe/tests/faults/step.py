@@ -1,7 +1,5 @@
 """Attention forward and backward, with matrix products and a copy from the host under them."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 
