@@ -495,66 +495,52 @@ def test_a_conftest_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("script", "words"),
-    [
-        ("def cases():\n    return []", "bench.py:1: cases() yields nothing: yield a name"),
-        (
-            "def cases():\n    for n in 1, 2:\n        yield 'f', {'n': 3}, len",
-            "bench.py:3: cases() yields f:n=3 twice: give each values of its own",
-        ),
-        ("def cases():\n    yield 3", "bench.py:2: cases() yields 3: yield a name, a dict"),
-        ("def cases(n): yield n", "bench.py:1: cases() raised bench.py:1: TypeError"),
-        (
-            "def cases():\n    yield 'f', len\n    1 / 0",
-            "bench.py:1: cases() raised bench.py:3: ZeroDivisionError: division by zero: it "
-            "takes no arguments, and had yielded 1",
-        ),
-        (
-            "def cases():\n    yield 'f', {'x': object}, {}",
-            "bench.py:2: cases() yields ('f'",
-        ),
-        (
-            "def cases():\n    yield 'f', {'x': 1.23456789}, len",
-            "bench.py:2: f: `x` = 1.23456789 names no case: a value is a number",
-        ),
-        (
-            "class A:\n    def setup(self):\n        self.x = 1 / 0\n    def time_x(self): pass",
-            "bench.py:4: setup of A.time_x raised bench.py:3: ZeroDivisionError: division by "
-            "zero: raise NotImplementedError where it cannot run, or choose by `-- "
-            "--benchmark PATTERN`",
-        ),
-        (
-            "class A:\n    params = 3\n    def time_x(self, n): pass",
-            "bench.py:3: A.time_x: params 3, param_names []: `params` is a list",
-        ),
-        (
-            "class A:\n    params = [[1], 2]\n    def time_x(self, n, m): pass",
-            "bench.py:3: A.time_x: params [[1], 2], param_names ['param1', 'param2']: `params`",
-        ),
-        (
-            "def time_x(n): pass\ntime_x.params = [[1], [2]]\ntime_x.param_names = ['n', 'n']",
-            "bench.py:1: time_x: params [[1], [2]], param_names ['n', 'n']: `params`",
-        ),
-        (
-            "class A:\n    def __init__(self, n): pass\n    def time_x(self): pass",
-            "bench.py:1: A.time_x() raised bench.py:1: TypeError",
-        ),
-        (
-            "class A:\n    def track_x(self): pass\n    def peakmem_x(self): pass",
-            "there is nothing to time: A.peakmem_x, A.track_x measure for themselves",
-        ),
-        ("def time_it(call): pass\ndef mem_used(): pass", "bench.py ended and called no timer"),
-        (
-            "def setup(): raise NotImplementedError('no')\ndef time_x(): pass",
-            "bench.py ended: each of its benchmarks raises NotImplementedError",
-        ),
-    ],
-)
+UNREADABLE = {
+    "def cases():\n    return []": "bench.py:1: cases() yields nothing: yield a name",
+    "def cases():\n    for n in 1, 2:\n        yield 'f', {'n': 3}, len": (
+        "bench.py:3: cases() yields f:n=3 twice: give each values of its own"
+    ),
+    "def cases():\n    yield 3": "bench.py:2: cases() yields 3: yield a name, a dict",
+    "def cases(n): yield n": "bench.py:1: cases() raised bench.py:1: TypeError",
+    "def cases():\n    yield 'f', len\n    1 / 0": (
+        "bench.py:1: cases() raised bench.py:3: ZeroDivisionError: division by zero: it "
+        "takes no arguments, and had yielded 1"
+    ),
+    "def cases():\n    yield 'f', {'x': object}, {}": "bench.py:2: cases() yields ('f'",
+    "def cases():\n    yield 'f', {'x': 1.23456789}, len": (
+        "bench.py:2: f: `x` = 1.23456789 names no case: a value is a number"
+    ),
+    "class A:\n    def setup(self):\n        self.x = 1 / 0\n    def time_x(self): pass": (
+        "bench.py:4: setup of A.time_x raised bench.py:3: ZeroDivisionError: division by zero: "
+        "raise NotImplementedError where it cannot run, or choose by `-- --benchmark PATTERN`"
+    ),
+    "class A:\n    params = 3\n    def time_x(self, n): pass": (
+        "bench.py:3: A.time_x: params 3, param_names []: `params` is a list"
+    ),
+    "class A:\n    params = [[1], 2]\n    def time_x(self, n, m): pass": (
+        "bench.py:3: A.time_x: params [[1], 2], param_names ['param1', 'param2']: `params`"
+    ),
+    "def time_x(n): pass\ntime_x.params = [[1], [2]]\ntime_x.param_names = ['n', 'n']": (
+        "bench.py:1: time_x: params [[1], [2]], param_names ['n', 'n']: `params`"
+    ),
+    "class A:\n    def __init__(self, n): pass\n    def time_x(self): pass": (
+        "bench.py:1: A.time_x() raised bench.py:1: TypeError"
+    ),
+    "class A:\n    def track_x(self): pass\n    def peakmem_x(self): pass": (
+        "there is nothing to time: A.peakmem_x, A.track_x measure for themselves"
+    ),
+    "def time_it(call): pass\ndef mem_used(): pass": "bench.py ended and called no timer",
+    "def setup(): raise NotImplementedError('no')\ndef time_x(): pass": (
+        "bench.py ended: each of its benchmarks raises NotImplementedError"
+    ),
+}
+
+
+@pytest.mark.parametrize("script", UNREADABLE)
 def test_a_benchmark_that_cannot_be_read_is_named_with_its_line(
-    tmp_path: Path, script: str, words: str
+    tmp_path: Path, script: str
 ) -> None:
-    assert words in refused(write(tmp_path, script))
+    assert UNREADABLE[script] in refused(write(tmp_path, script))
 
 
 def test_no_benchmark_of_a_pattern_is_named(tmp_path: Path) -> None:
