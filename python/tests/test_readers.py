@@ -450,49 +450,24 @@ def test_a_test_that_is_marked_is_timed_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "arguments", "words"),
+    ("arguments", "words"),
     [
-        (
-            "def test_x(benchmark):\n    assert benchmark(lambda: 3) == 4",
-            (),
-            "bench.py::test_x failed: assert 3 == 4",
-        ),
-        (
-            "import nothing_like_it\ndef test_x(benchmark): pass",
-            (),
-            "bench.py cannot be collected: E ModuleNotFoundError: No module named",
-        ),
-        (
-            "def test_x(benchmark): pass",
-            (),
-            "bench.py: no test called `benchmark`",
-        ),
-        (
-            "def test_x(benchmark): benchmark(len, ())",
-            ("-k", "other"),
-            "bench.py: no test that takes `benchmark` was chosen",
-        ),
-        (
-            "def test_x(benchmark): benchmark(len, ())",
-            ("--no-such-option",),
-            "error: unrecognized arguments: --no-such-option",
-        ),
+        ("-k other", "bench.py: no test that takes `benchmark` was chosen"),
+        ("--no-such-option", "error: unrecognized arguments: --no-such-option"),
     ],
 )
-def test_a_test_that_cannot_be_timed_is_named(
-    tmp_path: Path, script: str, arguments: tuple[str, ...], words: str
+def test_arguments_of_pytest_that_choose_no_test_are_named(
+    tmp_path: Path, arguments: str, words: str
 ) -> None:
-    reason = refused(write(tmp_path, script), *arguments)
-    assert " ".join(words.split()) in " ".join(reason.split())
+    script = "def test_x(benchmark): benchmark(len, ())"
+    assert words in refused(write(tmp_path, script), *arguments.split())
 
 
 def test_a_conftest_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text("import nowhere_to_be")
-    words = refused(write(tmp_path, "def test_x(benchmark): benchmark(len, ())"))
-    assert (
-        words
-        == "pytest cannot run bench.py: E ModuleNotFoundError: No module named 'nowhere_to_be'"
-    )
+    reason = refused(write(tmp_path, "def test_x(benchmark): benchmark(len, ())"))
+    words = "pytest cannot run bench.py: E ModuleNotFoundError: No module named 'nowhere_to_be'"
+    assert reason == words
 
 
 UNREADABLE = {
@@ -533,6 +508,13 @@ UNREADABLE = {
     "def setup(): raise NotImplementedError('no')\ndef time_x(): pass": (
         "bench.py ended: each of its benchmarks raises NotImplementedError"
     ),
+    "def test_x(benchmark):\n    assert benchmark(lambda: 3) == 4": (
+        "bench.py::test_x failed: assert 3 == 4"
+    ),
+    "import nothing_like_it\ndef test_x(benchmark): pass": (
+        "bench.py cannot be collected: E ModuleNotFoundError: No module named"
+    ),
+    "def test_x(benchmark): pass": "bench.py: no test called `benchmark`",
 }
 
 
@@ -540,7 +522,7 @@ UNREADABLE = {
 def test_a_benchmark_that_cannot_be_read_is_named_with_its_line(
     tmp_path: Path, script: str
 ) -> None:
-    assert UNREADABLE[script] in refused(write(tmp_path, script))
+    assert UNREADABLE[script] in " ".join(refused(write(tmp_path, script)).split())
 
 
 def test_no_benchmark_of_a_pattern_is_named(tmp_path: Path) -> None:
