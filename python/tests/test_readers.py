@@ -449,6 +449,46 @@ def test_a_test_that_is_marked_is_timed_whole(tmp_path: Path) -> None:
             assert len(worker.ask("measure", **PLAN)["device_ns"]) == 8
 
 
+WOVEN = """
+    import sys
+    import numpy as np
+
+    def total(depth, values):
+        return np.cumsum(values) if depth == 0 else total(depth - 1, values)
+
+    def test_weave(benchmark):
+        benchmark.weave(sys.modules[__name__], methods="total")
+        for depth in (0, 2):
+            assert total(depth, np.ones(4))[-1] == 4
+
+    def test_woven(benchmark_weave):
+        assert not hasattr(total, "regatta_woven"), "it is as it was"
+        benchmark_weave(sys.modules[__name__], methods="total")
+        total(1, np.ones(8))
+"""
+
+ASPECTS = """
+    import types
+
+    def weave(module, aspect, methods):
+        original = getattr(module, methods)
+        setattr(module, methods, aspect(original))
+        getattr(module, methods).regatta_woven = True
+        return types.SimpleNamespace(rollback=lambda: setattr(module, methods, original))
+"""
+
+
+def test_calls_of_a_woven_function_are_cases(tmp_path: Path) -> None:
+    path = write(tmp_path, WOVEN)
+    assert "python -m pip install aspectlib" in refused(path).replace("python3", "python")
+    (tmp_path / "aspectlib.py").write_text(textwrap.dedent(ASPECTS))
+    assert by_name(listed(path)) == {
+        "test_weave.total depth=0": [([4], "float64")],
+        "test_weave.total depth=2": [([4], "float64")],
+        "test_woven.total ": [([8], "float64")],
+    }
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

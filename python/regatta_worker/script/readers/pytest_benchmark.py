@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import importlib
 import inspect
 import os
 import statistics
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType
 from typing import Any
 
@@ -30,7 +31,7 @@ OPTIONS = (
     *(f"-pno:{name}" for name in ("xdist", "randomly", "random_order", "cov")),
 )
 
-NAMES = ("benchmark", "codspeed_benchmark")
+NAMES = ("benchmark", "codspeed_benchmark", "benchmark_weave")
 """The names of the fixture and the mark."""
 
 MARKS = {f"{mark}.{name}" for mark in ("pytest.mark", "mark") for name in NAMES}
@@ -76,13 +77,19 @@ def run(path: str, arguments: Sequence[str], stop: Stop) -> None:
         """The fixture, and what becomes of the tests."""
 
         @pytest.fixture
-        def benchmark(self, request: Any) -> Benchmark:
+        def benchmark(self, request: Any) -> Iterator[Benchmark]:
             chosen.append(request.node.nodeid)
-            return Benchmark(request.node, stop)
+            with contextlib.ExitStack() as undo:
+                yield Benchmark(request.node, stop, undo)
 
         @pytest.fixture
         def codspeed_benchmark(self, benchmark: Benchmark) -> Benchmark:
             return benchmark
+
+        @pytest.fixture
+        def benchmark_weave(self, benchmark: Benchmark) -> Callable[..., None]:
+            # A method would be a value of the case, as arguments of a test are.
+            return functools.partial(benchmark.weave)
 
         @pytest.hookimpl(tryfirst=True)
         def pytest_pyfunc_call(self, pyfuncitem: Any) -> bool | None:
@@ -93,7 +100,7 @@ def run(path: str, arguments: Sequence[str], stop: Stop) -> None:
             names = inspect.signature(pyfuncitem.obj).parameters
             given = pyfuncitem.funcargs
             arguments = {name: given[name] for name in names if name in given}
-            Benchmark(pyfuncitem, stop).whole(pyfuncitem, arguments)
+            Benchmark(pyfuncitem, stop, contextlib.ExitStack()).whole(pyfuncitem, arguments)
             return True
 
         def pytest_addhooks(self, pluginmanager: Any) -> None:
@@ -163,8 +170,9 @@ class Benchmark:
 
     enabled, disabled = True, False
 
-    def __init__(self, node: Any, stop: Stop) -> None:
-        self._stop, self.name = stop, node.name
+    def __init__(self, node: Any, stop: Stop, undo: contextlib.ExitStack) -> None:
+        """`undo` is closed when the test ends."""
+        self._stop, self.name, self._undo = stop, node.name, undo
         self.stats: Stats | None = None
         self.extra_info: dict[str, Any] = {}
         self.group = self.param = None
@@ -191,6 +199,35 @@ class Benchmark:
         given = (tuple(args), kwargs or {})
         before = (lambda: setup() or given) if setup else None
         return self._timed(target, before or (lambda: given), sys._getframe(1), bool(setup))
+
+    def weave(self, target: Any, **options: Any) -> None:
+        """Times each call of a function that other code makes, until the test ends."""
+        try:
+            aspectlib = importlib.import_module("aspectlib")
+        except ImportError as error:
+            raise Failed(
+                f"`benchmark.weave` replaces a function by aspectlib, which this Python does not "
+                f"have: {sys.executable} -m pip install aspectlib"
+            ) from error
+
+        within = False
+
+        def aspect(function: Callable[..., Any]) -> Callable[..., Any]:
+            def timed(*args: Any, **kwargs: Any) -> Any:
+                nonlocal within
+                if within:
+                    return function(*args, **kwargs)
+                within = True
+                try:
+                    return self._timed(function, lambda: (args, kwargs), sys._getframe(1))
+                finally:
+                    within = False
+
+            return timed
+
+        self._undo.callback(aspectlib.weave(target, aspect, **options).rollback)
+
+    patch = weave
 
     def whole(self, test: Any, arguments: dict[str, Any]) -> None:
         """Times a test itself."""
