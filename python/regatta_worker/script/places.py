@@ -294,8 +294,8 @@ def simplified(name: str, value: Any, returned: set[float]) -> Value | None:
     if isinstance(value, int):
         return int(value) if abs(value) < LARGEST else None
     if isinstance(value, float):
-        # A time or a rate has more digits than anybody writes.
-        return word(f"{value:g}") if value not in returned and len(repr(value)) <= 7 else None
+        # A time or a rate has more digits than anybody writes; 0.1 + 0.2 has them by rounding.
+        return word(f"{value:g}") if value not in returned and len(f"{value:.14g}") <= 7 else None
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
     if isinstance(value, str):
