@@ -367,6 +367,26 @@ def test_each_timer_gives_the_script_what_it_would(tmp_path: Path) -> None:
     ]
 
 
+def test_a_setup_precedes_each_call_of_a_repeat_of_one(tmp_path: Path) -> None:
+    script = """
+        import timeit
+
+        def ordered(values):
+            assert values == [3, 1, 2], "a call before left them sorted"
+            values.sort()
+
+        timeit.repeat("ordered(values)", "values = [3, 1, 2]", number=1, globals=globals())
+        timeit.timeit("values.sort()", "import math; values = [3, 1, 2]", number=2)
+    """
+    path = write(tmp_path, script)
+    cases = listed(path)
+    with started(path) as worker:
+        worker.ask("hello", protocol=1)
+        for case in cases:
+            prepared(worker, case)
+            assert len(worker.ask("measure", **PLAN)["device_ns"]) == 8
+
+
 def test_perf_report_names_its_values_and_tuning_is_no_case(tmp_path: Path) -> None:
     tuner = """
         import sys

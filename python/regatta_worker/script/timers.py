@@ -6,6 +6,7 @@ these a function.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import math
 import os
@@ -156,9 +157,9 @@ def flashinfer(call: TimerCall) -> Timed | None:
     )
 
 
-def compiled(statement: Any, setup: Any, variables: Any) -> tuple[Call, str]:
+def compiled(statement: Any, setup: Any, namespace: dict[str, Any]) -> tuple[Call, str]:
     """A call of a statement of `timeit`, after its setup, and what it calls."""
-    statement, namespace = "pass" if statement is None else statement, dict(variables or {})
+    statement = "pass" if statement is None else statement
     if callable(setup):
         setup()
     elif setup:
@@ -173,6 +174,15 @@ def compiled(statement: Any, setup: Any, variables: Any) -> tuple[Call, str]:
     return lambda: run(code, namespace), places.statement(text)
 
 
+def prepares(setup: Any) -> bool:
+    """True for a setup that does more than import."""
+    try:
+        lines = ast.parse(setup).body if isinstance(setup, str) else [setup] if setup else []
+    except SyntaxError:
+        return True
+    return not all(isinstance(line, (ast.Import, ast.ImportFrom, ast.Pass)) for line in lines)
+
+
 def timeit_init(call: TimerCall) -> None:
     """Keeps what a `timeit.Timer` is of, which it does not keep itself."""
     names = enumerate(("stmt", "setup", "timer", "globals"), 1)
@@ -184,8 +194,13 @@ def timeit(kind: str) -> Read:
 
     def read(call: TimerCall) -> Timed | None:
         given = getattr(call.args[0], "regatta", {})
-        function, name = compiled(given.get("stmt"), given.get("setup"), given.get("globals"))
+        statement, setup = given.get("stmt"), given.get("setup")
+        variables, before = dict(given.get("globals") or {}), None
         number = call.argument(2 if kind == "repeat" else 1, "number") or 1_000_000
+        if number == 1 and prepares(setup):
+            # What a call changes, such as a list that it sorts, is made again for each.
+            before, setup = compiled(setup, None, variables)[0], None
+        function, name = compiled(statement, setup, variables)
         repeats = call.argument(1, "repeat") or 5
 
         def value(times: list[float]) -> Any:
@@ -198,7 +213,7 @@ def timeit(kind: str) -> Read:
             shares = [place / max(1, repeats - 1) for place in range(repeats)]
             return [quantile(seconds, share) * number for share in shares]
 
-        return Timed(function, name, value)
+        return Timed(function, name, value, before=before)
 
     return read
 
@@ -210,7 +225,7 @@ def torch_timer(call: TimerCall) -> Timed | None:
     if "CPP" in str(getattr(timer, "_language", "")).upper():
         return None
     common = sys.modules["torch.utils.benchmark.utils.common"]
-    function, name = compiled(spec.stmt, spec.setup, getattr(timer, "_globals", None))
+    function, name = compiled(spec.stmt, spec.setup, dict(getattr(timer, "_globals", None) or {}))
     words = {name: getattr(spec, name, None) for name in ("label", "sub_label", "description")}
     if (threads := getattr(spec, "num_threads", 1)) != 1:
         words["num_threads"] = threads
@@ -265,7 +280,9 @@ def pyperf_timeit(call: TimerCall) -> Timed | None:
     if call.kwargs.get("teardown", "pass") != "pass":
         return None
     statement = name if statement is None else statement
-    function, called = compiled(statement, call.argument(3, "setup"), call.kwargs.get("globals"))
+    function, called = compiled(
+        statement, call.argument(3, "setup"), dict(call.kwargs.get("globals") or {})
+    )
     return Timed(function, called, lambda times: None, given={"name": name})
 
 
