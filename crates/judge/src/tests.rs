@@ -226,7 +226,7 @@ fn a_row_says_what_would_decide_it_and_what_is_measured_again() {
     let waits = "; waits for a core are in these times";
     assert!(reason.ends_with(waits), "{reason}");
 
-    // Beside load too an improvement that the next look may show is waited for, and no more.
+    // An improvement that the next look may show is waited for with load too, and no more.
     let [base, head] = in_pairs(cases("100+5 -"), cases("~90 -"));
     let judgement = judge(&head, Some(&base), &options);
     assert!(!row(&judgement, A).may_be_worse());

@@ -198,7 +198,7 @@ def timeit(kind: str) -> Read:
         variables, before = dict(given.get("globals") or {}), None
         number = call.argument(2 if kind == "repeat" else 1, "number") or 1_000_000
         if number == 1 and prepares(setup):
-            # What a call changes, such as a list that it sorts, is made again for each.
+            # A list that each call sorts, for example, is made again for each.
             before, setup = compiled(setup, None, variables)[0], None
         function, name = compiled(statement, setup, variables)
         repeats = call.argument(1, "repeat") or 5
