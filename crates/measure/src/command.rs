@@ -21,6 +21,10 @@ use regatta_core::suite::workers::{OwnWorker, PythonCode};
 /// Folders that Python searches for modules before all others.
 const PYTHONPATH: &str = "PYTHONPATH";
 
+/// A variable by which all processes have the words of a set in one order: a script that runs over one
+/// calls its timers in that order.
+const HASH_SEED: &str = "PYTHONHASHSEED";
+
 /// A variable that says whether the processes of Python workers are forked from one that has
 /// imported the library: `no`, or `always`, which fails where that is not sound.
 const FORK: &str = "REGATTA_FORK";
@@ -57,7 +61,12 @@ pub(super) fn worker_spec(
         Some(OwnWorker::Script(own)) => {
             let code = script(worker, own);
             let forking = Forking::Never;
-            return python_spec(name, code, environment_name, &environment, forking);
+            let mut spec = python_spec(name, code, environment_name, &environment, forking)?;
+            let set_here = std::env::var_os(HASH_SEED).is_some();
+            if !set_here && !environment.env.contains_key(HASH_SEED) {
+                spec.env.push((HASH_SEED.to_owned(), "0".to_owned()));
+            }
+            return Ok(spec);
         }
         Some(OwnWorker::Cuda(file)) => return own_spec(name, kernels(worker, file), env),
         None => {}
