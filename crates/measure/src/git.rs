@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::SetupError;
 use crate::files::{checksum, checksum_of_code, code_below, is_code};
@@ -264,6 +265,25 @@ pub(crate) fn is_edited(root: &Path, file: &Path) -> bool {
     let words = "diff HEAD --name-only --".split(' ').map(OsStr::new);
     let listed = bytes(root, words.chain([file.as_os_str()]));
     listed.is_ok_and(|listed| !listed.is_empty())
+}
+
+/// Files of a checkout that are not as they were committed, or that a commit since a time changed;
+/// of a shallow clone, whose oldest commit seems to change all, the former alone.
+pub(crate) fn edited_since(root: &Path, time: SystemTime) -> BTreeSet<PathBuf> {
+    let mut edited = paths(root, &["diff", "HEAD", "--name-only", "-z"]);
+    let is_whole = ask(root, &["rev-parse", "--is-shallow-repository"]);
+    if is_whole.is_ok_and(|shallow| shallow == "false") {
+        let seconds = time
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |time| time.as_secs());
+        // Git takes a smaller number for an hour or a day.
+        let since = format!("--since=@{}", seconds.max(100_000_000));
+        edited.extend(paths(
+            root,
+            &["log", &since, "--format=", "--name-only", "-z"],
+        ));
+    }
+    edited.into_iter().collect()
 }
 
 /// True where a repository has a file of exactly these contents, in whatever commit.

@@ -14,6 +14,8 @@ use std::time::SystemTime;
 
 mod outdated;
 
+pub(crate) use outdated::outdated_here;
+
 use crate::files::{is_code, is_compiled, is_environment};
 use crate::git;
 use crate::worker::descendants;

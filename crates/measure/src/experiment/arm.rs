@@ -15,7 +15,7 @@ use crate::interference;
 use crate::interrupt;
 use crate::laps::TimeSpent;
 use crate::listing::in_order;
-use crate::loaded::Roots;
+use crate::loaded::{Roots, outdated_here};
 use crate::machine::{fingerprint, worker_record};
 use crate::preflight::{self, Introduced};
 use crate::schedule::blocks;
@@ -261,35 +261,39 @@ impl Arm {
         Ok(arm)
     }
 
-    /// Refuses a side whose workers loaded code of another side; after an invocation, a revision's
-    /// of which nothing was loaded either.
+    /// Refuses a side whose workers loaded code of another side, or a library that is older than its
+    /// source; after an invocation, a revision's of which nothing was loaded either.
     pub(super) fn check_loaded(&self, measured: bool) -> Result<(), ExperimentError> {
-        let Some(roots) = &self.roots else {
-            return Ok(());
-        };
         let mut loaded = self.processes.loaded();
         loaded.extend(self.session.loaded.iter().cloned());
-        let objection = roots.objection(&loaded, measured && self.revision.is_some());
-        let is_head = measured && self.revision.is_none();
-        let outdated = || is_head.then(|| self.outdated(roots, &loaded)).flatten();
-        match objection.or_else(outdated) {
-            Some(words) => Err(ExperimentError::NotJudged(format!(
-                "{} {words}",
-                self.label()
-            ))),
-            None => Ok(()),
-        }
+        let own_expected = measured && self.revision.is_some();
+        let objection = self.roots.as_ref();
+        let objection = objection.and_then(|roots| roots.objection(&loaded, own_expected));
+        let words = objection.or_else(|| self.outdated(&loaded));
+        words.map_or(Ok(()), |words| {
+            let label = match &self.header.pairing {
+                Some(_) => self.label(),
+                None => format!("suite {}", self.suite.name),
+            };
+            Err(ExperimentError::NotJudged(format!("{label} {words}")))
+        })
     }
 
     /// Why a library that was loaded may not be of the sources as they are, in words after this
     /// side's name, where no build of the suite is known.
-    fn outdated(&self, roots: &Roots, loaded: &BTreeSet<PathBuf>) -> Option<String> {
+    fn outdated(&self, loaded: &BTreeSet<PathBuf>) -> Option<String> {
+        if self.revision.is_some() {
+            return None;
+        }
         let build = self.suite.build.as_ref();
         let known = |build| building::last_built(build, &reports(&self.suite.name));
         if build.and_then(known).is_some() {
             return None;
         }
-        let (library, source) = roots.outdated(loaded)?;
+        let (library, source) = match &self.roots {
+            Some(roots) => roots.outdated(loaded),
+            None => outdated_here(loaded),
+        }?;
         let fix = match build {
             Some(_) => {
                 let suite = self.header.suite.arguments.first();

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
-use super::{Roots, is_code_of_user, is_elf, library_name};
+use super::{Roots, is_code_of_user, is_elf, library_name, root};
 use crate::files::is_compiled;
 use crate::git;
 
@@ -12,40 +13,82 @@ impl Roots {
     /// The newest library or program of this checkout that was loaded, and a source that the other
     /// side has otherwise and that was edited after it was compiled.
     pub(crate) fn outdated(&self, files: &BTreeSet<PathBuf>) -> Option<(PathBuf, PathBuf)> {
+        let library = Library::newest(&self.own, files, || self.tracked().cloned().collect())?;
+        // A clone writes what it tracks in any order.
+        let is_edited = |source: &Path| library.is_ignored || git::is_edited(&self.own, source);
+        let mut newer = library.newer.into_iter();
+        let source = newer.find(|source| self.differs(source) && is_edited(source))?;
+        Some((library.path, source))
+    }
+}
+
+/// The newest library or program of the checkout that regatta was started in, and a source that was
+/// edited after it was compiled.
+pub(crate) fn outdated_here(files: &BTreeSet<PathBuf>) -> Option<(PathBuf, PathBuf)> {
+    outdated_in(&root(Path::new("."))?, files)
+}
+
+fn outdated_in(own: &Path, files: &BTreeSet<PathBuf>) -> Option<(PathBuf, PathBuf)> {
+    let library = Library::newest(own, files, || git::tracked(own))?;
+    // A cache of CI restores a library that is older than all that was checked out.
+    let edited = git::edited_since(own, library.built);
+    let source = library
+        .newer
+        .into_iter()
+        .find(|source| edited.contains(source))?;
+    Some((library.path, source))
+}
+
+/// A library or program that was compiled in a checkout.
+struct Library {
+    path: PathBuf,
+    built: SystemTime,
+    is_ignored: bool,
+    /// Sources of the checkout that changed after it was compiled, from its root.
+    newer: Vec<PathBuf>,
+}
+
+impl Library {
+    /// The newest that was loaded and is older than a source; `tracked` are files of the checkout.
+    fn newest(
+        own: &Path,
+        files: &BTreeSet<PathBuf>,
+        tracked: impl FnOnce() -> Vec<PathBuf>,
+    ) -> Option<Library> {
         let changed = |path: &Path| fs::metadata(path).and_then(|facts| facts.modified()).ok();
-        let compiled = files
-            .iter()
-            .filter(|file| self.is_own(file) && is_code_of_user(file) && is_elf(file));
+        let compiled = files.iter().filter(|file| file.starts_with(own));
+        let compiled = compiled.filter(|file| is_code_of_user(file) && is_elf(file));
         let compiled: Vec<&PathBuf> = compiled.collect();
         if compiled.is_empty() {
             return None;
         }
+        let mut sources = tracked();
+        sources.retain(|path| is_compiled(path));
         // One that git tracks is the project's own only if its source is beside it by name: others
         // are vendored.
-        let ignored = git::ignored(&self.own, &compiled);
+        let ignored = git::ignored(own, &compiled);
         let has_source = |file: &Path| {
             let name = library_name(file);
-            let mut sources = self.tracked().filter(|path| is_compiled(path));
-            sources.any(|path| path.file_stem().is_some_and(|stem| *stem == *name))
+            let mut stems = sources.iter().filter_map(|path| path.file_stem());
+            stems.any(|stem| *stem == *name)
         };
         let made = compiled
             .into_iter()
             .filter(|file| ignored.contains(*file) || has_source(file));
-        let (built, library) = made.map(|file| (changed(file), file)).max()?;
-        // A clone writes what it tracks in any order.
-        let is_edited =
-            |source: &Path| ignored.contains(library) || git::is_edited(&self.own, source);
-        let mut newer = self
-            .tracked()
-            .filter(|path| is_compiled(path) && changed(&self.own.join(path)) > built);
-        let source = newer.find(|path| self.differs(path) && is_edited(path))?;
-        Some((library.clone(), source.clone()))
+        let (built, path) = made.filter_map(|file| Some((changed(file)?, file))).max()?;
+        sources.retain(|source| changed(&own.join(source)).is_some_and(|time| time > built));
+        (!sources.is_empty()).then(|| Library {
+            path: path.clone(),
+            built,
+            is_ignored: ignored.contains(path),
+            newer: sources,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, SystemTime};
+    use std::time::Duration;
 
     use super::super::tests::{both_roots, with_checkouts};
     use super::*;
@@ -91,5 +134,45 @@ mod tests {
         // The other side has the same.
         fs::write(at("base/csrc/k.cu"), "three").unwrap();
         assert_eq!(outdated("head/build/lib.so"), None);
+    }
+
+    #[test]
+    fn a_library_alone_is_older_than_what_was_edited_or_committed_since() {
+        let library = ("head/build/lib.so", "\u{7f}ELF");
+        let all: Vec<(&str, &str)> = CHECKOUTS.into_iter().chain([library]).collect();
+        let (_folder, at) = files(&all);
+        let head = at("head");
+        let git = |words: &[&str]| {
+            let words = [&["-c", "user.name=a", "-c", "user.email=a"], words].concat();
+            git::ask(&head, &words).unwrap();
+        };
+        let changed = |name: &str, seconds: u64| {
+            let time = SystemTime::now() + Duration::from_secs(seconds);
+            let file = fs::File::options().append(true).open(at(name)).unwrap();
+            file.set_modified(time).unwrap();
+        };
+        let outdated = || {
+            let loaded = BTreeSet::from([at(library.0), at("head/mine.py")]);
+            outdated_in(&head, &loaded).map(|(_, source)| source)
+        };
+        let source = Some(PathBuf::from("csrc/k.cu"));
+        git(&["init", "-q"]);
+        fs::write(at("head/.gitignore"), "build\n").unwrap();
+        git(&["add", "."]);
+        let file = fs::File::options()
+            .append(true)
+            .open(at(library.0))
+            .unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!(outdated(), None, "without a commit");
+        git(&["commit", "-q", "-m", "one"]);
+        assert_eq!(outdated(), source, "committed since");
+        changed(library.0, 100);
+        assert_eq!(outdated(), None, "built since");
+        changed("head/csrc/k.cu", 200);
+        assert_eq!(outdated(), None, "written again, as it was committed");
+        fs::write(at("head/csrc/k.cu"), "three").unwrap();
+        changed("head/csrc/k.cu", 200);
+        assert_eq!(outdated(), source, "edited since");
     }
 }
