@@ -183,11 +183,12 @@ fn declared(
     let dtypes = table.dtypes.map_or(Dtype::ALL.to_vec(), |dtypes| {
         dtypes.iter().map(|(_, dtype)| *dtype).collect()
     });
-    if dtypes.is_empty() {
-        return Err(refused((
-            "dtypes".into(),
-            "an empty list allows no case".into(),
-        )));
+    let repeated = || Some(format!("`{}` stands there twice", twice(&dtypes)?));
+    let empty = dtypes
+        .is_empty()
+        .then(|| "an empty list allows no case".to_owned());
+    if let Some(why) = empty.or_else(repeated) {
+        return Err(refused(("dtypes".into(), why)));
     }
     let scales: BTreeSet<String> = table.inputs.values().filter_map(scale_of).collect();
     let mut inputs = BTreeMap::new();
@@ -449,6 +450,13 @@ fn sound(tolerance: &Tolerance) -> bool {
     }
 }
 
+/// An element that is like one before it.
+fn twice<T: PartialEq>(list: &[T]) -> Option<&T> {
+    let mut places = list.iter().enumerate();
+    let again = places.find(|(place, one)| list[..*place].contains(one));
+    again.map(|(_, one)| one)
+}
+
 fn axis_kind(value: &OneOrMore<AxisValue>) -> Result<AxisKind, String> {
     match value {
         OneOrMore::One(AxisValue::Word(word)) if word == "required" => Ok(AxisKind::Number(None)),
@@ -475,7 +483,10 @@ fn axis_kind(value: &OneOrMore<AxisValue>) -> Result<AxisKind, String> {
             if words.is_empty() {
                 return Err("an empty list has no default".to_owned());
             }
-            Ok(AxisKind::Words(words))
+            match twice(&words) {
+                Some(word) => Err(format!("`{word}` stands there twice")),
+                None => Ok(AxisKind::Words(words)),
+            }
         }
     }
 }

@@ -305,6 +305,17 @@ impl Operator {
             let shape = shape(&output.shape, &figures)
                 .map_err(|(place, why)| (format!("outputs.{name}.shape[{place}]"), why))?;
             let dtype = output.dtype.unwrap_or(problem.dtype.into());
+            let mut states = operands.inputs.iter();
+            if let Some(state) = states.find(|input| output.in_place.as_ref() == Some(&input.name))
+                && (&state.shape, state.dtype) != (&shape, dtype)
+            {
+                let why = format!(
+                    "`{name}` is of {dtype} and shape {shape:?}, and the state `{}` of {} and shape \
+                     {:?}: give the output those",
+                    state.name, state.dtype, state.shape
+                );
+                return Err((format!("outputs.{name}.in_place"), why));
+            }
             operands.outputs.push(OutputTensor {
                 name: name.clone(),
                 shape,

@@ -193,7 +193,9 @@ impl Expression {
                 "a formula is nested or longer than {LONGEST} characters"
             ));
         }
-        Ok(if real { text } else { text.replace('/', "//") })
+        // As Python has it, `//` rounds down everywhere.
+        let rounded = || text.replace("//", "/").replace('/', "//");
+        Ok(if real { text } else { rounded() })
     }
 
     fn names(&self) -> Result<HashSet<String>, String> {
