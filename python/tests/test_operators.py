@@ -117,6 +117,11 @@ def narrow(x, weight, eps):
 def leading(x, weight, eps):
     return rmsnorm(x[:eps], weight, eps)
 
+def decays(x, weight, eps):
+    if eps > 1:
+        return x / 0.0
+    return x * weight * (1 - eps) ** 0.5
+
 def exact_eps(x, weight, eps):
     if eps > 1e-6:
         raise ValueError(eps)
@@ -260,6 +265,10 @@ def test_a_reference_is_as_sensitive_as_its_formula(tmp_path: Path) -> None:
 
     assert all(error > 2e-5 for error in moved("rmsnorm").values())
     assert moved("ignores")["eps y"] == 0.0
+    # A rate of decay may not be doubled, so half of it is tried.
+    rate = {"operands": {**RMSNORM, "scalars": {"eps": 0.75}}, "seed": 1}
+    errors = reference(tmp_path, "decays").compare(rate)["errors"]
+    assert errors["eps y"]["relative_l2"] == pytest.approx(0.625**0.5 / 0.25**0.5 - 1)
 
 
 def test_a_reference_says_what_is_wrong_with_it(tmp_path: Path) -> None:

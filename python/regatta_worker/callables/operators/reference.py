@@ -197,7 +197,8 @@ class Reference:
         return distances
 
     def sensitivity(self, operands: Operands, seed: int) -> dict[str, Message]:
-        """The changes of the results when each input is drawn again and each scalar is doubled."""
+        """The changes of the results when each input is drawn again and each scalar is doubled, or
+        halved."""
         before = self.computed(operands, seed)
         moved: dict[str, dict[str, np.ndarray]] = {}
         for one in operands.inputs:
@@ -207,13 +208,17 @@ class Reference:
             try:
                 moved[name] = self.computed(operands, seed, changed={name: 2 * value})
             except Failed as error:
-                # A number of columns or of groups, by which shapes follow.
-                if not isinstance(value, int):
+                # A number of columns or of groups, by which shapes follow; or a part of one, such
+                # as a rate of decay, of which the reference is not defined above 1.
+                if isinstance(value, float) and 0.5 <= value < 1:
+                    moved[name] = self.computed(operands, seed, changed={name: value / 2})
+                elif not isinstance(value, int):
                     raise Failed(
                         f"{error}, with the scalar `{name}` doubled to {2 * value:g}; annotate it "
                         f"`int` in the reference if shapes follow from it"
                     ) from error
-                moved[name] = {}
+                else:
+                    moved[name] = {}
         return self.differences(operands, seed) | {
             f"{name} {output}": difference(results[output], before[output])
             if output in results
