@@ -5,9 +5,8 @@ use super::testing::{around, disturbed, expectation, failed, side, timed, unsupp
 use super::*;
 use crate::judgement::VerdictOutcome;
 use regatta_core::record::{CaseRecord, Fault, Outcome, PairSide, Pairing, RunHeader};
-use regatta_core::suite::{Metric, Override, Selector};
+use regatta_core::suite::{Metric, Selector};
 use regatta_worker::case::CaseId;
-use std::collections::BTreeMap;
 
 const A: &str = "cpu/flash:s64,d64";
 const B: &str = "cpu/flash:s128,d64";
@@ -566,6 +565,20 @@ fn pairs_without_a_value_take_nothing_back() {
     }
 }
 
+/// The header with another value of the member at a path, as a file has it.
+fn changed(header: &RunHeader, path: &str, value: &str) -> RunHeader {
+    let mut file = serde_json::to_value(header).unwrap();
+    let mut member = &mut file;
+    for key in path.split('.') {
+        member = match key.parse::<usize>() {
+            Ok(place) => &mut member[place],
+            Err(_) => &mut member[key],
+        };
+    }
+    *member = serde_json::from_str(value).unwrap();
+    serde_json::from_value(file).unwrap()
+}
+
 /// A head's suite that demands less judges by that, and the verdict's first line says so; results
 /// that were checked after timing in the base alone do not pass.
 #[test]
@@ -575,71 +588,25 @@ fn a_weaker_suite_is_named_and_a_weaker_check_does_not_pass() {
         expectation("auto is good", case, Selector::default(), within)
     };
     let mut base = cases("100 200");
-    base.header
-        .rules
-        .expectations
-        .push(expectation("cpu/a", 1.1));
+    base.header.rules.expectations = vec![expectation("cpu/a", 1.1)];
     base.header.settings.samples = 20;
-    let set = Override {
-        variant: "cpu/flash".parse().unwrap(),
-        parameter: "n".to_owned(),
-        from: None,
-        to: "4".into(),
-        origin: Default::default(),
-    };
-    type Change = Box<dyn Fn(&mut RunHeader)>;
-    let changes: [(Change, &str); 12] = [
-        (
-            Box::new(|head| head.rules.policy.threshold = Share(0.9)),
-            "policy.threshold 2.0 % → 90.0 %",
-        ),
-        (
-            Box::new(|head| {
-                head.rules.policy.thresholds = BTreeMap::from([(Metric::Host, Share(9.0))])
-            }),
-            "policy.threshold.host ",
-        ),
-        (
-            Box::new(|head| head.rules.policy.optional.push("cpu/*".to_owned())),
-            "policy.optional none → cpu/*",
-        ),
-        (
-            Box::new(|head| {
-                head.rules.policy.ignore = ["launches".to_owned().try_into().unwrap()].into()
-            }),
-            "policy.ignore none → launches",
-        ),
-        (
-            Box::new(|head| head.rules.policy.day = Some(Share(0.2))),
-            "policy.day by device → 20.0 %",
-        ),
-        (
-            Box::new(|head| head.rules.expectations.clear()),
-            "expect `auto is good` at most 1.1 → absent",
-        ),
-        (
-            Box::new(move |head| head.rules.expectations = vec![expectation("cpu/a", 2.0)]),
-            "expect `auto is good` at most 1.1 → at most 2",
-        ),
-        (
-            Box::new(move |head| head.rules.expectations = vec![expectation("cpu/b", 1.1)]),
-            "expect `auto is good` device time of variant cpu/a against ",
-        ),
-        (
-            Box::new(move |head| head.suite.overrides.push(set.clone())),
-            "set none → cpu/flash: n any → 4",
-        ),
-        (
-            Box::new(|head| head.settings.samples = 3),
-            "measure.samples 20 → 3",
-        ),
-        (Box::new(|head| drop(head.plan.pop())), "cases "),
-        (
-            Box::new(|head| head.settings.budget_ms = 1),
-            "measure.budget_ms ",
-        ),
-    ];
-    for (change, words) in changes {
+    // A member of the head's header, its value, and the words.
+    let changes = "
+rules.policy.threshold 0.9 => policy.threshold 2.0 % → 90.0 %
+rules.policy.thresholds {\"host\":9.0} => policy.threshold.host
+rules.policy.allow [\"cpu/*\"] => policy.optional none → cpu/*
+rules.policy.ignore [\"launches\"] => policy.ignore none → launches
+rules.policy.day 0.2 => policy.day by device → 20.0 %
+rules.expectations [] => expect `auto is good` at most 1.1 → absent
+rules.expectations.0.at_most 2.0 => expect `auto is good` at most 1.1 → at most 2
+rules.expectations.0.case {\"variant\":[\"cpu/b\"]} => expect `auto is good` device time of variant cpu/a against
+settings.samples 3 => measure.samples 20 → 3
+settings.budget_ms 1 => measure.budget_ms
+plan [\"cpu/flash:s64,d64\"] => cases
+suite.overrides [{\"variant\":\"cpu/flash\",\"parameter\":\"n\",\"to\":4}] => set none → cpu/flash: n any → 4";
+    for line in changes.lines().skip(1) {
+        let (change, words) = line.split_once(" => ").unwrap();
+        let (path, value) = change.split_once(' ').unwrap();
         let mut head = base.clone();
         head.header.plan = vec![CaseId(A.into()), CaseId(B.into())];
         let mut base = base.clone();
@@ -647,39 +614,23 @@ fn a_weaker_suite_is_named_and_a_weaker_check_does_not_pass() {
         let same = against(&head, &base);
         assert_eq!(same.weaker, None);
         // The other way round more is demanded, but for what is of no order.
-        change(&mut head.header);
+        head.header = changed(&head.header, path, value);
         let judgement = against(&head, &base);
         let shown = &judgement.verdict.shown;
         let says = format!("; the suite demands less than the base's: {words}");
         assert!(shown.contains(&says), "{words}: {shown}");
-        let ordered = [
-            "threshold",
-            "optional",
-            "ignore",
-            "at most 2",
-            "absent",
-            "samples",
-        ];
-        if ordered.iter().any(|word| words.contains(word)) {
+        let mut ordered = "threshold optional ignore absent samples".split(' ');
+        if ordered.any(|word| words.contains(word)) || words.ends_with("at most 2") {
             let judgement = against(&base, &head);
             assert_eq!(judgement.weaker, None, "{words}");
         }
     }
     let mut head = base.clone();
-    let argv = [
-        "regatta",
-        "gate",
-        "s",
-        "--set=cpu/a.n=4",
-        "--threshold",
-        "0.9",
-    ];
-    head.header.argv = argv.map(str::to_owned).into();
+    let argv = "regatta gate s --set=cpu/a.n=4 --threshold 0.9";
+    head.header.argv = argv.split(' ').map(str::to_owned).collect();
     let shown = against(&head, &base).verdict.shown;
-    assert!(
-        shown.ends_with("; --set cpu/a.n=4 --threshold 0.9"),
-        "{shown}"
-    );
+    let end = "; --set cpu/a.n=4 --threshold 0.9";
+    assert!(shown.ends_with(end), "{shown}");
 
     // A case that the suite of the base's revision has and the head's has not.
     let gone = CaseId("cpu/flash:s9,d8".into());
@@ -691,11 +642,8 @@ fn a_weaker_suite_is_named_and_a_weaker_check_does_not_pass() {
     head.header.rules.policy.optional = vec![gone.to_string()];
     let judgement = against(&head, &base);
     assert_eq!(row(&judgement, &gone.0).word, Word::Skipped);
-    let shown = &judgement.verdict.shown;
-    assert!(
-        shown.contains(&format!("cases {gone} → left out")),
-        "{shown}"
-    );
+    let (shown, words) = (&judgement.verdict.shown, format!("cases {gone} → left out"));
+    assert!(shown.contains(&words), "{shown}");
 
     let base = cases("100 200");
     let mut before = base.clone();
