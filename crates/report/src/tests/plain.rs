@@ -70,7 +70,7 @@ fn has(line: &str, text: &str) -> bool {
 }
 
 /// The sources of a folder and those below it.
-fn sources(folder: &Path, paths: &mut Vec<PathBuf>) {
+pub fn sources(folder: &Path, paths: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let extension = path.extension().and_then(|extension| extension.to_str());

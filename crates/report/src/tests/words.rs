@@ -1,7 +1,11 @@
 //! Old phrases that no help, message or document has any more, each with the field's words.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use crate::plain::sources as sources_below;
+use regatta_worker::joined::Joined;
 
 /// A phrase, and what to write in its place.
 const OLD: [(&str, &str); 46] = [
@@ -53,27 +57,11 @@ const OLD: [(&str, &str); 46] = [
     ("where the minutes go", "run time breakdown"),
 ];
 
-/// The files of a folder and those below it, without tests.
-fn files(folder: &Path, paths: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_str().unwrap();
-        let tests = [
-            "tests",
-            "tests.rs",
-            "testing",
-            "testing.rs",
-            "benches",
-            "examples",
-            "target",
-        ];
-        match path.is_dir() {
-            _ if tests.contains(&name) => {}
-            true => files(&path, paths),
-            false if name.ends_with(".rs") => paths.push(path),
-            false => {}
-        }
-    }
+/// True for a source in Rust that is not a test.
+fn is_product(path: &Path) -> bool {
+    let tests = "tests tests.rs testing testing.rs benches examples target";
+    let is_test = |part: &OsStr| tests.split(' ').any(|name| part == name);
+    path.extension().is_some_and(|end| end == "rs") && !path.iter().any(is_test)
 }
 
 /// The string literals of a file, and the doc comments, which are help where clap reads them.
@@ -104,16 +92,18 @@ fn literals(source: &str, help: bool) -> String {
 /// The sources of the program and of its crates.
 fn sources() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut sources = Vec::new();
+    let mut paths = Vec::new();
     for folder in ["src", "crates"] {
-        files(&root.join(folder), &mut sources);
+        sources_below(&root.join(folder), &mut paths);
     }
     let read = |path: PathBuf| {
         let help = path.starts_with(root.join("src"));
         let text = literals(&fs::read_to_string(&path).unwrap(), help);
         (path, text)
     };
-    sources.into_iter().map(read).collect()
+    let product = paths.into_iter();
+    let product = product.filter(|path| is_product(path.strip_prefix(&root).unwrap()));
+    product.map(read).collect()
 }
 
 /// Only the terminal renderer lays out text; padding anywhere else should be a table of a document.
@@ -142,8 +132,7 @@ fn no_old_phrase_stands_in_help_messages_or_documents() {
     let mut texts = sources();
     let documents = fs::read_dir(root.join("docs")).unwrap();
     let documents = documents.map(|entry| entry.unwrap().path());
-    let documents =
-        documents.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    let documents = documents.filter(|path| path.extension().is_some_and(|end| end == "md"));
     for path in documents.chain([root.join("README.md")]) {
         let text = fs::read_to_string(&path).unwrap();
         texts.push((path, text));
@@ -152,8 +141,7 @@ fn no_old_phrase_stands_in_help_messages_or_documents() {
     let mut misused = Vec::new();
     for (path, text) in texts {
         let text = text.to_lowercase();
-        let words: Vec<&str> = text.split_whitespace().collect();
-        let text = format!(" {} ", words.join(" "));
+        let text = format!(" {} ", text.split_whitespace().joined(" "));
         for (old, new) in OLD {
             let starts = |at: usize| !text[..at].ends_with(char::is_alphanumeric);
             if text.match_indices(old).any(|(at, _)| starts(at)) {
