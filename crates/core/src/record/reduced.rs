@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::baseline::{self, CaseLine};
 use super::line::{self, Lines};
 use super::{Limited, OpenCases, RecordError, Run, RunEnd, RunHeader, SCHEMA_VERSION, Side};
+use crate::input;
 use crate::output::Draft;
-use crate::{checksum, input};
 
 /// The name of the file, in the folder of the run's file.
 pub const CASES_FILE: &str = "cases.jsonl";
@@ -56,7 +56,7 @@ pub(super) fn remove(run_file: &Path) {
 /// When the run cannot be read, its cases cannot be written, or would not read back the same.
 pub(super) fn write(run_file: &Path) -> Result<(), RecordError> {
     // Before it is read: what changes meanwhile is of another sum.
-    let sum_of_run = checksum::crc_of_files(&[run_file])?;
+    let sum_of_run = super::sum_of(&[run_file])?;
     let (run, side) = Side::reduced(run_file, "")?;
     if !side.damage.is_empty() {
         return Ok(());
@@ -98,7 +98,7 @@ pub(super) fn read(run_file: &Path, label: &str) -> Option<(Run, Side)> {
     let mut file = Lines::open(&path, input::RUN, input::RUN).ok()?;
     let head: ReducedHeader = file.first("cases").ok()?;
     let fits = head.tool == env!("CARGO_PKG_VERSION")
-        && checksum::crc_of_files(&[run_file]).ok()? == head.sum_of_run
+        && super::sum_of(&[run_file]).ok()? == head.sum_of_run
         && head.run.objection().is_none();
     let run = Run {
         open: head.open,

@@ -16,7 +16,6 @@ pub use file::{Added, HistoryFile, HistoryStore};
 use super::{
     CaseRecord, Damage, Git, Outcome, RecordError, Run, RunHeader, Side, VerdictOutcome, median,
 };
-use crate::checksum;
 use crate::metric::Metric;
 use regatta_worker::case::CaseId;
 use regatta_worker::units::{Nanoseconds, counted, quantities};
@@ -210,7 +209,7 @@ pub fn reduced(
         suite: header.suite.name.clone(),
         machine: header.machine.name.clone(),
         about: About {
-            id: checksum::crc_of_files(files)?,
+            id: super::sum_of(files)?,
             at,
             started: (at != header.started).then_some(header.started),
             label: path.display().to_string(),
