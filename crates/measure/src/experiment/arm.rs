@@ -269,14 +269,14 @@ impl Arm {
         let own_expected = measured && self.revision.is_some();
         let objection = self.roots.as_ref();
         let objection = objection.and_then(|roots| roots.objection(&loaded, own_expected));
-        let words = objection.or_else(|| self.outdated(&loaded));
-        words.map_or(Ok(()), |words| {
-            let label = match &self.header.pairing {
-                Some(_) => self.label(),
-                None => format!("suite {}", self.suite.name),
-            };
-            Err(ExperimentError::NotJudged(format!("{label} {words}")))
-        })
+        let Some(words) = objection.or_else(|| self.outdated(&loaded)) else {
+            return Ok(());
+        };
+        let label = match &self.header.pairing {
+            Some(_) => self.label(),
+            None => format!("suite {}", self.suite.name),
+        };
+        Err(ExperimentError::NotJudged(format!("{label} {words}")))
     }
 
     /// Why a library that was loaded may not be of the sources as they are, in words after this

@@ -435,8 +435,11 @@ impl Experiment {
         let run = session::run(blocks, &mut sides, progress);
         drop(sides);
         run.map_err(|error| ExperimentError::interrupted(what, error))?;
-        for lane in blocks.iter().flat_map(|block| &block.lanes) {
-            self.arm(lane.side).check_loaded(true)?;
+        for side in [PairSide::Base, PairSide::Head] {
+            let mut lanes = blocks.iter().flat_map(|block| &block.lanes);
+            if lanes.any(|lane| lane.side == side) {
+                self.arm(side).check_loaded(true)?;
+            }
         }
         Ok(())
     }
