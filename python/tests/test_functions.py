@@ -116,7 +116,7 @@ def test_small_parts_are_not_told() -> None:
 
 def test_a_call_that_raises_leaves_no_profiler() -> None:
     with pytest.raises(ZeroDivisionError):
-        functions._profiled(lambda: 1 / 0, "")
+        functions._profiled(lambda: 1 / 0, "", {})
     assert sys.getprofile() is None
 
 

@@ -109,11 +109,16 @@ def count_functions(call: Callable[[], Any], library: str) -> Counted:
     """Counts the functions that one steady call runs by `module:function`, except those whose
     counts differ between two calls."""
     call()
+    modules = {
+        file: Path(file).stem if name in MAIN else name
+        for name, module in list(sys.modules.items())
+        if isinstance(file := getattr(module, "__file__", None), str)
+    }
     try:
         begin = time.perf_counter()
-        profiles = [_profiled(call, library) for _ in range(2)]
+        profiles = [_profiled(call, library, modules) for _ in range(2)]
         if time.perf_counter() - begin < 2 * QUICK_S:
-            profiles += [_profiled(call, library) for _ in range(2, QUICK_CALLS)]
+            profiles += [_profiled(call, library, modules) for _ in range(2, QUICK_CALLS)]
     except ValueError as error:
         # Another profiler watches.
         return {}, {}, {"functions": str(error)}
@@ -147,19 +152,17 @@ def bounded(figures: dict[str, int], most: int = MOST) -> dict[str, int]:
     return listed | ({OTHERS: rest} if rest else {})
 
 
-def _profiled(call: Callable[[], Any], library: str) -> tuple[Counter[str], dict[str, float]]:
+def _profiled(
+    call: Callable[[], Any], library: str, modules: dict[str, str]
+) -> tuple[Counter[str], dict[str, float]]:
     """The functions of one call, of a backward pass too, which runs in this thread; and the seconds
-    in each: of the library's own without those that have a name here."""
+    in each: of the library's own without those that have a name here. `modules` has the name of
+    each file's module."""
     profile = cProfile.Profile()
     torch = sys.modules.get("torch")
     with torch.autograd.set_multithreading_enabled(False) if torch else contextlib.nullcontext():
         profile.runcall(call)
     left_out = {*sys.stdlib_module_names, *FRAMEWORKS, OURS} - {library.split(".")[0]}
-    modules = {
-        file: Path(file).stem if name in MAIN else name
-        for name, module in list(sys.modules.items())
-        if isinstance(file := getattr(module, "__file__", None), str)
-    }
 
     def named(code: CodeType | str) -> tuple[str, str]:
         """The module of a function, if it is known, and its name."""
