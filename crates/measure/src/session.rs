@@ -1,5 +1,5 @@
-//! Runs a schedule: starts workers, has cases prepared and timed, and passes on
-//! each outcome, whatever it is.
+//! Runs a schedule: starts workers, has cases prepared and timed, and passes on the outcome of each
+//! case.
 
 mod abreast;
 mod call_time;
@@ -48,7 +48,7 @@ pub trait Observer {
     fn case(&mut self, _case: &Case) {}
     /// A case ended.
     fn done(&mut self, _entry: &Entry) {}
-    /// The message for the end, once all is measured.
+    /// A closing message, once everything is measured.
     fn summary(&self) -> Option<String> {
         None
     }
@@ -62,25 +62,25 @@ pub struct SessionState {
     load: LoadLog,
     /// Files that workers loaded.
     pub(super) loaded: BTreeSet<PathBuf>,
-    /// The time that each case took so far.
+    /// The total time of each case so far.
     taken: BTreeMap<CaseId, Nanoseconds>,
-    /// The shortest time of a call of each case by the harness's clock.
+    /// The time of a call of each case by the harness's clock.
     shortest: BTreeMap<CaseId, call_time::CallTime>,
     /// True once two workers could not be up at the same time.
     one_at_a_time: bool,
-    /// Workers that are done with their cases.
+    /// Workers that have finished their cases and are ending.
     ending: EndingWorkers,
-    /// Workers that prepared a case by a tuner's choice.
+    /// Names of workers in which a tuner made a choice.
     tuning: BTreeSet<String>,
     /// Cores that this process may use.
     cores: Vec<u32>,
-    /// The fastest that they were.
+    /// The fastest speed that each core showed.
     fastest: core_speed::CoreSpeeds,
 }
 
 impl SessionState {
-    /// The state of a session that has not begun; samples that other programs disturbed are marked, as
-    /// far as `watch` sees the load.
+    /// The state at the start of a session. Samples that other programs disturbed are marked, as
+    /// far as `watch` sees the machine's load.
     pub fn new(watch: Option<Box<dyn Watch>>) -> SessionState {
         SessionState {
             load: LoadLog::new(watch),
@@ -89,7 +89,8 @@ impl SessionState {
         }
     }
 
-    /// The core on which both sides of a pair take their samples: another in each invocation.
+    /// The core on which both sides of a pair take their samples; each invocation draws another
+    /// one.
     fn core(&self, case: &Case, invocation: u32) -> Option<u32> {
         let cores = u64::try_from(self.cores.len())
             .ok()
@@ -98,13 +99,13 @@ impl SessionState {
         self.cores.get(usize::try_from(drawn).ok()?).copied()
     }
 
-    /// True where processes of this worker prepare cases one after the other: only one may be up, or a
-    /// tuner chooses in them, beside others by times that they disturb.
+    /// True if processes of this worker prepare cases one after the other: only one may be up, or a
+    /// tuner runs in them, which would choose by times that other processes disturb.
     pub(crate) fn prepares_apart(&self, worker: &str) -> bool {
         self.one_at_a_time || self.tuning.contains(worker)
     }
 
-    /// The part that these cases have of the time that all took until now.
+    /// The share of `cases` in the time that all cases took so far.
     pub fn part_of(&self, cases: &[CaseId]) -> f64 {
         let all: f64 = self.taken.values().map(|taken| taken.0).sum();
         let these = cases.iter().filter_map(|case| self.taken.get(case));
@@ -116,25 +117,25 @@ impl SessionState {
     }
 }
 
-/// Everything a block is run with.
+/// The context in which a block runs.
 pub struct Session<'a> {
     /// The suite whose cases run.
     pub suite: &'a Suite,
-    /// Starts their workers.
+    /// Starts workers.
     pub launcher: &'a mut dyn Launcher,
-    /// The state that the blocks before left.
+    /// The state from earlier blocks.
     pub state: &'a mut SessionState,
     /// The time spent on workers and cases is added here.
     pub spent: &'a mut TimeSpent,
 }
 
-/// A case that its worker is asked to prepare.
+/// A case and the request to prepare it.
 struct Asked {
     prepare: Prepare,
     variant: VariantInfo,
 }
 
-/// A case that its worker has ready, and whose first results are right.
+/// A case that its worker has prepared, and whose first results are correct.
 struct Ready {
     variant: VariantInfo,
     asked: AskedResult,
@@ -143,12 +144,12 @@ struct Ready {
     prepared: Prepared,
     errors: BTreeMap<String, f64>,
     first_call_disturbed: bool,
-    /// The check of a script call's results.
+    /// The comparison of a script call's results.
     compared: Option<Compared>,
 }
 
 impl Session<'_> {
-    /// Counts time that a case took.
+    /// Adds to the time of a case.
     fn spend(&mut self, case: &Case, taken: Nanoseconds) {
         self.spent.cases += taken;
         *self.state.taken.entry(case.id()).or_default() += taken;
@@ -160,7 +161,7 @@ impl Session<'_> {
         Some((self.suite.operators.get(&problem.operator)?, problem))
     }
 
-    /// Compares results of a declared operator with its reference, where it has one.
+    /// Compares results of a declared operator with its reference, if it has one.
     fn check_declared(
         &mut self,
         case: &Case,
@@ -239,7 +240,8 @@ impl Session<'_> {
         Ok(Asked { prepare, variant })
     }
 
-    /// Checks the results of the first call. `began` is the machine as the request was sent.
+    /// Checks the results of the first call. `began` has the machine's counters when the request
+    /// was sent.
     fn prepared(
         &mut self,
         hello: &Hello,
@@ -277,7 +279,7 @@ impl Session<'_> {
         let mut errors = checked.map_err(Outcome::from)?;
         let is_call = case.problem.is_call();
         if is_call {
-            // Those of a benchmark that has a reference of its own, as `verify_W` is.
+            // A benchmark may have a reference of its own, such as `verify_W`.
             let own = prepared.errors.iter();
             errors.extend(own.filter_map(|(name, error)| Some((name.clone(), error.relative_l2?))));
         }
@@ -296,8 +298,8 @@ impl Session<'_> {
         })
     }
 
-    /// The request for samples. Of a pair, whose workers take turns, each pauses between them; a worker
-    /// alone where its samples may end before it has as many as the suite says.
+    /// The request for samples. In a pair, each worker pauses between turns. A single worker pauses
+    /// if its samples may suffice before it has as many as the suite asks for.
     fn measure_request(
         &self,
         worker: &dyn Conversation,
@@ -326,8 +328,8 @@ impl Session<'_> {
         }
     }
 
-    /// Holds samples to what was asked for, and what the last call computed to float64. `began` is
-    /// the machine as the first request was sent.
+    /// Checks that the samples are those that were asked for, and the results of the last call
+    /// against float64. `began` has the machine's counters when the first request was sent.
     fn checked(
         &mut self,
         device: &Device,
@@ -341,7 +343,7 @@ impl Session<'_> {
             other => return Err(no_answer(other).into()),
         };
         verify::as_asked(measure, &measured).map_err(|reason| failed(Fault::Other, reason))?;
-        // Before the times: those of a wrong result are of no interest.
+        // Checked before the times, since times of a wrong result do not matter.
         let after = match (case.problem.native(), ready.declared.as_deref()) {
             (Some(problem), _) => {
                 let verifier = &mut self.state.verifier;
@@ -365,7 +367,7 @@ impl Session<'_> {
             .as_mut()
             .and_then(|s| s.other_processes.as_mut())
         {
-            // Those of this run are idle.
+            // Processes of this run are idle.
             *others = others.saturating_sub(others_on_gpu());
         }
         measured.input_sets_reason = measured.input_sets_reason.map(clipped);
@@ -381,7 +383,7 @@ impl Session<'_> {
     }
 }
 
-/// Adds what is known since the case was prepared.
+/// Adds what the preparation of the case reported.
 fn completed(ready: Ready, measurement: Measurement) -> Measurement {
     let prepared = ready.prepared;
     Measurement {
@@ -397,20 +399,21 @@ fn completed(ready: Ready, measurement: Measurement) -> Measurement {
     }
 }
 
-/// Samples of a turn, at the most; a quarter of all where that is less.
+/// Samples in a turn; less if a quarter of all samples is less.
 const TURN_SAMPLES: u32 = 4;
 
-/// A pair takes up to so many times the samples of a suite, and its budget, while its own error is
-/// not small beside the threshold.
+/// A pair takes up to this many times the samples and the budget of the suite, as long as its own
+/// error is not small beside the threshold.
 const MAX_IN_TURNS: u32 = 3;
 
-/// The time limit of a request that times nothing.
+/// The time limit of requests that time nothing.
 fn limit(settings: &Settings) -> Duration {
     Duration::from_secs(settings.timeout_s.into())
 }
 
-/// The seed by which a worker draws the results it checks: another in each invocation, and one for all
-/// variants of a problem. Of 53 bits, which every JSON reader keeps.
+/// The seed from which a worker draws the results that it checks. It differs between invocations
+/// and is the same for all variants of a problem. It has 53 bits, which every JSON reader
+/// represents exactly.
 fn draw(seed: u64, invocation: u32, problem: &Problem) -> u64 {
     let id = problem.same_values().to_string();
     let mixed_in = |z: u64, byte: u8| mixed(z.wrapping_add(byte.into()));
@@ -418,11 +421,11 @@ fn draw(seed: u64, invocation: u32, problem: &Problem) -> u64 {
     bytes.fold(mixed(seed), mixed_in) >> 11
 }
 
-/// Why a case has no measurement.
+/// The reason for which a case has no measurement.
 enum CaseEnd {
     /// The worker gave no answer, and is gone.
     Lost(WorkerError),
-    /// The outcome; the worker lives on.
+    /// The worker answered, and is still up.
     Outcome(Box<Outcome>),
 }
 
@@ -438,8 +441,8 @@ impl From<Outcome> for CaseEnd {
     }
 }
 
-/// Bytes that are kept of a worker's reason: a reader needs no more, and a run file is read
-/// whole.
+/// Characters that are kept of a worker's reason. A run file is read whole, and a reader needs no
+/// more.
 const MAX_REASON: usize = 4_000;
 
 impl From<Rejected> for Outcome {
@@ -448,17 +451,17 @@ impl From<Rejected> for Outcome {
     }
 }
 
-/// The variant does not do this.
+/// An outcome for a variant that does not support the case.
 fn unsupported(reason: String) -> Outcome {
     Outcome::unsupported(clipped(reason))
 }
 
-/// It should, but did not.
+/// An outcome for a case that should have worked.
 fn failed(fault: Fault, reason: String) -> Outcome {
     Outcome::failed(clipped(reason), fault)
 }
 
-/// The outcome of a case whose worker refused, or answered another question.
+/// The outcome of a case whose worker declined it, or sent a reply of another kind.
 fn no_answer(reply: ReplyBody) -> Outcome {
     match reply {
         ReplyBody::Unsupported { reason } => unsupported(reason),
@@ -468,21 +471,21 @@ fn no_answer(reply: ReplyBody) -> Outcome {
     }
 }
 
-/// An answer to another question, in words.
+/// A message that quotes a reply of the wrong kind.
 fn out_of_turn_text(reply: &ReplyBody) -> String {
     let text = serde_json::to_string(reply).unwrap_or_default();
     let start: String = text.chars().take(120).collect();
     format!("the worker answered out of turn: {start}")
 }
 
-/// The way a process was started; with the reason if this is its `first` case.
+/// The way a process was started. The reason for a start is kept with its `first` case only.
 fn start_of(start: Option<&Start>, first: bool) -> Option<Start> {
     let mut start = start?.clone();
     start.because = start.because.filter(|_| first).map(clipped);
     Some(start)
 }
 
-/// The worker gave no answer.
+/// The outcome of a case whose worker gave no answer.
 fn worker_lost(error: &WorkerError, fault: Fault) -> Outcome {
     Outcome::Failed {
         reason: clipped(error.to_string()),
@@ -491,7 +494,7 @@ fn worker_lost(error: &WorkerError, fault: Fault) -> Outcome {
     }
 }
 
-/// As much of a worker's words as is kept.
+/// Cuts a worker's text to [`MAX_REASON`] characters.
 fn clipped(mut words: String) -> String {
     if let Some((end, _)) = words.char_indices().nth(MAX_REASON) {
         words.truncate(end);

@@ -1,10 +1,12 @@
-//! Runs blocks: their workers are up at the same time, and each prepares a case. They take and check
-//! their samples in turn, one working while the others wait.
+//! Runs several blocks side by side. The workers of all blocks are up at the same time, and each
+//! prepares a case. Then they take their samples and check their results in turn: one works while
+//! the others wait.
 //!
-//! On a GPU the blocks are those of several invocations, as far as its memory holds them. Preparing
-//! and counting is work of the host: ten processes take two seconds for what takes one process after
-//! the other six. Checks wait for the GPU again and again, which gives each process a slice of its
-//! time: two at the same time take three times as long as one after the other.
+//! On a GPU these are the blocks of several invocations, as many as fit into its memory. Preparing
+//! a case and counting its structure is work of the host: ten processes at the same time need two
+//! seconds, one after the other six. Checks wait for the GPU again and again, and each wait gives
+//! the other processes a time slice: two checks at the same time take three times as long as one
+//! after the other.
 
 use std::collections::BTreeMap;
 use std::thread::{self, JoinHandle};
@@ -19,11 +21,11 @@ use crate::worker::at_once;
 use regatta_core::record::PairSide;
 use regatta_core::suite::Settings;
 
-/// Runs blocks, handing each entry to the writer of its side as soon as it is there. Where only one
-/// worker may be up, or only one case fits into memory, lanes run one after the other.
+/// Runs `blocks`, and hands each entry to the writer of its side as soon as the case ends. Lanes
+/// run one after the other if only one worker may be up, or if only one case fits into memory.
 ///
 /// # Errors
-/// Whatever a writer fails with; nothing a worker does is an error here.
+/// The error of a writer. A worker's failure is an entry, not an error.
 pub fn run<E>(
     blocks: &[Block],
     sides: &mut RunningSides<'_, E>,
@@ -37,8 +39,8 @@ pub fn run<E>(
     measure_from(0, &mut lanes.collect::<Vec<_>>(), sides, observer)
 }
 
-/// Measures the cases of lanes from a place on: those of all lanes together while there is room,
-/// then those of each block, then those of each lane.
+/// Measures the cases of `lanes` from `place` on. All lanes run together while there is room, then
+/// the lanes of each block, then each lane alone.
 fn measure_from<E>(
     mut place: usize,
     lanes: &mut [RunningLane<'_>],
@@ -60,7 +62,7 @@ fn measure_from<E>(
     }
     end_workers(lanes, sides);
     if place < places || sides.one_at_a_time() {
-        // They take memory that the next ones lack.
+        // Ending workers hold memory that the next ones need.
         wait_for_ends(sides);
     }
     let several = lanes.iter().any(|lane| lane.block != lanes[0].block);
@@ -73,9 +75,9 @@ fn measure_from<E>(
     Ok(())
 }
 
-/// Measures the cases of all lanes at one place. Returns false, with nothing measured, where they
-/// have to be prepared one after the other. Blocks that have to be measured `apart` are left out, and
-/// named there with the first place that they have left.
+/// Measures the case at `place` in all lanes. Returns false, with nothing measured, if the cases
+/// have to be prepared one after the other. Skips the blocks in `apart`, which are measured
+/// separately, and adds those that have to be: each with its first place that is not measured yet.
 fn at_place<E>(
     lanes: &mut [RunningLane<'_>],
     place: usize,
@@ -135,8 +137,8 @@ fn at_place<E>(
     Ok(true)
 }
 
-/// The cases of blocks in which no tuner chose. The others are measured apart, in new processes: beside
-/// others a tuner chooses by times that they disturb.
+/// Returns the cases of blocks in which no tuner made a choice. The other blocks are measured
+/// apart, in new processes: a tuner beside other processes chooses by times that they disturb.
 fn without_tuned<'l, 'a, E>(
     cases: Vec<LaneCase<'l, 'a>>,
     place: usize,
@@ -154,7 +156,7 @@ fn without_tuned<'l, 'a, E>(
     others
 }
 
-/// Does a part of the work on all of these cases at the same time.
+/// Calls `work` on all of these cases at the same time.
 fn at_once_in<'l, 'a, E>(
     cases: Vec<&mut LaneCase<'l, 'a>>,
     sides: &mut RunningSides<'_, E>,
@@ -175,8 +177,9 @@ fn at_once_in<'l, 'a, E>(
     }
 }
 
-/// Counts the structure of a call in the invocations that do: in the first, whose operations are
-/// timed as well, in one process after the other, and in the others at the same time.
+/// Counts the structure of a call, in the invocations that do so. The first invocation also times
+/// single operations, so its processes count one after the other; those of later ones count at the
+/// same time.
 fn count_structure<E>(cases: &mut [LaneCase<'_, '_>], sides: &mut RunningSides<'_, E>) {
     let mut beside = Vec::new();
     for case in cases {
@@ -194,8 +197,8 @@ fn count_structure<E>(cases: &mut [LaneCase<'_, '_>], sides: &mut RunningSides<'
     at_once_in(beside, sides, LaneCase::count_structure);
 }
 
-/// Starts the workers of lanes with a case at this place that are not up, those of both sides at the
-/// same time, while those before them end.
+/// Starts the missing workers of lanes that have a case at this place, on both sides at the same
+/// time, while earlier workers end.
 fn start_workers<E>(
     lanes: &mut [&mut RunningLane<'_>],
     place: usize,
@@ -222,19 +225,19 @@ fn start_workers<E>(
     }
 }
 
-/// Keeps in mind that lanes lack room, and ends what waits for them.
+/// Records that these lanes lack room, and ends the workers that were started ahead.
 fn make_room<E>(lanes: &[RunningLane<'_>], sides: &mut RunningSides<'_, E>) {
     for lane in lanes {
         let session = &mut sides.get(lane.lane.side).session;
-        // Workers that wait for their pair take memory that the case lacks.
+        // Workers that wait for their pair hold memory that the case needs.
         session.launcher.end_ahead();
-        // One that did not start while other processes were up may start alone.
+        // A worker that did not start beside other processes may start alone.
         session.state.one_at_a_time |= lane.is_down();
     }
 }
 
-/// Ends the workers that are up, all at the same time, and does not wait: a GPU's context takes half a
-/// second.
+/// Ends all workers that are up, at the same time. Does not wait for them: a GPU's context takes
+/// half a second to end.
 fn end_workers<E>(lanes: &mut [RunningLane<'_>], sides: &mut RunningSides<'_, E>) {
     for lane in lanes {
         let worker = lane.take_worker();
@@ -242,7 +245,7 @@ fn end_workers<E>(lanes: &mut [RunningLane<'_>], sides: &mut RunningSides<'_, E>
     }
 }
 
-/// Waits until the workers that are ending have ended: nothing works beside a case.
+/// Waits until ending workers have ended, so that nothing runs beside a case.
 fn wait_for_ends<E>(sides: &mut RunningSides<'_, E>) {
     for side in sides.both() {
         let mut laps = Laps::begin();
@@ -251,7 +254,7 @@ fn wait_for_ends<E>(sides: &mut RunningSides<'_, E>) {
     }
 }
 
-/// Workers that end, each in a thread of its own.
+/// Workers that are ending, each in a thread of its own.
 #[derive(Default)]
 pub(super) struct EndingWorkers(Vec<JoinHandle<()>>);
 
@@ -264,7 +267,7 @@ impl EndingWorkers {
 
     fn wait(&mut self) {
         for ending in self.0.drain(..) {
-            // A panic has been printed.
+            // The thread has already printed its panic.
             let _ = ending.join();
         }
     }

@@ -1,53 +1,55 @@
-//! The time of a call as the harness sees it, and the samples that it makes possible.
+//! The time of a call by the harness's clock, and the samples that are possible with it.
 
 use regatta_core::record::median;
 use regatta_worker::protocol::Measured;
 
-/// A request takes so long at least, where that takes no more than [`MAX_CALLS`].
+/// A timed request takes at least this long, unless that needs more than [`MAX_CALLS`] calls.
 pub(super) const MIN_SPAN_NS: f64 = 4e6;
 
 pub(super) const MAX_CALLS: u32 = 16_384;
 
-/// A request of no calls takes this part of one at the most, and changes of the inputs this part of a
-/// call: code under test may make them slow, and what they take is taken out.
+/// The largest part of a request that may be overhead (a request without calls), and of a call that
+/// may be the change of its inputs. Both are subtracted, and code under test could make either slow
+/// to hide the time of its calls.
 const MAX_PART: f64 = 0.1;
 
-/// Long requests have so many times as many calls as short ones.
+/// The factor between the calls of a long request and of a short one.
 const LONGER: u32 = 8;
 
-/// Samples may lie below the harness's time by this factor: cores of one machine differ by a fifth,
-/// and the calls of samples find other caches.
+/// The harness's time of a call may exceed the samples by this factor: cores of one machine differ
+/// by a fifth, and the calls of samples find other data in the caches.
 const MARGIN: f64 = 1.2;
 
-/// The same where other programs disturb the machine: they share caches and cores for some of the
+/// [`MARGIN`] if other programs disturb the machine: they share caches and cores during some of the
 /// calls.
 const MARGIN_DISTURBED: f64 = 1.6;
 
-/// The same of calls on several threads, which wait for each other: of the CPU time of the thread
-/// that computed longest, which may spin until another has a core, and of the time of the call. Waits
-/// for other programs may explain more.
+/// [`MARGIN`] for calls on several threads, which wait for each other. `MARGIN_BUSIEST` bounds the
+/// CPU time of the thread that computed longest, which may spin until another thread has a core;
+/// `MARGIN_WAITS` bounds the wall time. Waits for other programs may excuse more.
 const MARGIN_BUSIEST: f64 = 2.0;
 const MARGIN_WAITS: f64 = 6.0;
 
-/// Threads but the main one computed in calls if they had this part of its CPU time.
+/// A call computes on other threads if they have at least this part of the busiest thread's CPU
+/// time.
 const PART_OF_OTHERS: f64 = 0.1;
 
-/// A loop around calls takes about so long for each.
+/// The loop around the calls may take this long for each call.
 const LOOP_NS: f64 = 1_000.0;
 
-/// Requests of so many calls each.
+/// Repeated requests, each of `calls` calls.
 pub(super) struct Requests {
     pub(super) calls: u32,
-    /// The shortest of them.
+    /// The shortest time of such a request.
     pub(super) of_calls: CallTime,
-    /// The times of as many changes without calls.
+    /// The times of requests that change the inputs `calls` times and call nothing.
     pub(super) of_changes: Vec<CallTime>,
-    /// The shortest of as many calls without changes.
+    /// The shortest time of `calls` calls whose inputs do not change.
     pub(super) unchanged: CallTime,
 }
 
 impl Requests {
-    /// Requests of so many calls, whose shortest is known, and of more.
+    /// Short requests of `calls` calls, whose shortest time is known, and long ones.
     pub(super) fn short_and_long(calls: u32, of_calls: CallTime) -> [Requests; 2] {
         let long = calls.saturating_mul(LONGER);
         [(calls, of_calls), (long, CallTime::MAX)].map(|(calls, of_calls)| Requests {
@@ -58,19 +60,19 @@ impl Requests {
         })
     }
 
-    /// True if one took less than [`MIN_SPAN_NS`] or little beside one of no calls, and more calls may
-    /// be asked for.
+    /// True if the requests should have more calls, and may: they took less than [`MIN_SPAN_NS`],
+    /// or `overhead` is a large part of them.
     pub(super) fn are_too_few(&self, overhead: CallTime) -> bool {
         let least = MIN_SPAN_NS.max(overhead.wall_ns / MAX_PART);
         self.of_calls.wall_ns < least && self.calls < MAX_CALLS
     }
 }
 
-/// A call by its samples.
+/// The time of a call as the samples claim it.
 pub(super) struct Claim {
-    /// The median.
+    /// The median of the samples.
     pub(super) device_ns: f64,
-    /// A tenth are shorter.
+    /// The first decile: a tenth of the samples are shorter.
     pub(super) fast_ns: f64,
     pub(super) one_thread: bool,
     pub(super) is_cpu: bool,
@@ -89,7 +91,7 @@ impl Claim {
         })
     }
 
-    /// True if calls that take this much may have given these samples.
+    /// True if calls that took `span` by the harness's clock can have given these samples.
     pub(super) fn is_possible(&self, span: CallTime, disturbed: bool) -> bool {
         let longest = |margin: f64| margin * self.device_ns + LOOP_NS;
         if span.wall_ns <= longest(MARGIN) || !disturbed {
@@ -97,13 +99,13 @@ impl Claim {
         }
         let on_others = self.is_cpu && span.on_others_ns >= PART_OF_OTHERS * span.busiest_ns;
         if self.one_thread && !on_others {
-            // The shortest requests had little beside them, and so had fast samples.
+            // The shortest requests ran beside little else, and so did the fast samples.
             return span.wall_ns <= MARGIN_DISTURBED * self.fast_ns + LOOP_NS;
         }
         let is_near =
             span.busiest_ns <= longest(MARGIN_BUSIEST) && span.wall_ns <= longest(MARGIN_WAITS);
-        // Threads spin while another waits for a core: beside programs that need all cores, CPU time
-        // has no bound.
+        // Threads spin while another one waits for a core, so CPU time has no bound beside programs
+        // that need all cores.
         is_near || span.no_waits_ns <= longest(MARGIN_DISTURBED)
     }
 }
@@ -111,16 +113,16 @@ impl Claim {
 /// The time of a request, or of each of its calls.
 #[derive(Clone, Copy)]
 pub(super) struct CallTime {
-    /// By the harness's clock, without the time in which the worker's main thread, or one of the
-    /// harness's, was ready and had no core.
+    /// Wall time by the harness's clock, less the time in which the worker's main thread or one of
+    /// the harness's threads was ready and had no core.
     pub(super) wall_ns: f64,
-    /// CPU time of the thread or child process that computed longest. Calls take as long at least,
-    /// and other programs add nothing to it.
+    /// CPU time of the thread or child process that computed longest. It is a lower bound of the
+    /// call's time, and other programs add nothing to it.
     pub(super) busiest_ns: f64,
-    /// CPU time of threads but the main one, and of child processes.
+    /// CPU time of all threads except the main one, and of child processes.
     pub(super) on_others_ns: f64,
-    /// The wall time without any time in which a thread or child process was ready and had no core:
-    /// calls take as long at least, whichever thread waited for which.
+    /// Wall time less all time in which any thread or child process was ready and had no core. It
+    /// is a lower bound of the call's time, whichever thread waited for which.
     pub(super) no_waits_ns: f64,
 }
 
@@ -132,8 +134,8 @@ impl CallTime {
         no_waits_ns: f64::MAX,
     };
 
-    /// The shorter times of two, the most that other threads computed in either, and the other's time
-    /// without waits.
+    /// The shorter of both wall and busiest times, the larger time on other threads, and
+    /// `no_waits_ns` of `other`.
     pub(super) fn shorter(self, other: CallTime) -> CallTime {
         CallTime {
             wall_ns: self.wall_ns.min(other.wall_ns),
@@ -143,7 +145,7 @@ impl CallTime {
         }
     }
 
-    /// The median of each time.
+    /// The median of each field.
     pub(super) fn median(times: &[CallTime]) -> CallTime {
         let middle = |time: fn(&CallTime) -> f64| {
             let times: Vec<f64> = times.iter().map(time).collect();
@@ -157,12 +159,12 @@ impl CallTime {
         }
     }
 
-    /// This without the times of another.
+    /// Subtracts `other` from each field; no field becomes negative.
     pub(super) fn less(self, other: CallTime) -> CallTime {
         self.with(other, |time, other| (time - other).max(0.0))
     }
 
-    /// The longer times of two.
+    /// The longer of both times, field by field.
     pub(super) fn longer(self, other: CallTime) -> CallTime {
         self.with(other, f64::max)
     }
@@ -176,12 +178,12 @@ impl CallTime {
         }
     }
 
-    /// True if this is more than a small part of a time.
+    /// True if the wall time is more than [`MAX_PART`] of the wall time of `time`.
     pub(super) fn is_large_part_of(self, time: CallTime) -> bool {
         self.wall_ns > MAX_PART * time.wall_ns
     }
 
-    /// The times, each at most this long, multiplied by a factor.
+    /// Caps each time at `most_ns`, then multiplies it by `factor`.
     pub(super) fn at_most(self, most_ns: f64, factor: f64) -> CallTime {
         CallTime {
             wall_ns: self.wall_ns.min(most_ns) * factor,
@@ -191,7 +193,7 @@ impl CallTime {
         }
     }
 
-    /// The part of one call.
+    /// Divides each time by the number of calls.
     pub(super) fn per_call(self, calls: u32) -> CallTime {
         let calls = f64::from(calls);
         CallTime {
@@ -236,7 +238,7 @@ mod tests {
         assert!(!claim.is_possible(alone, true));
     }
 
-    /// Half of the median of samples beside other programs may be as long as a call without them.
+    /// If other programs run, an undisturbed call may take only half the median of the samples.
     #[test]
     fn beside_other_programs_the_fast_samples_bound_a_call() {
         let claim = |fast_ns: f64| Claim {

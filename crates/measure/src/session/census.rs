@@ -1,4 +1,4 @@
-//! The structure of one call, asked of the worker, and completed where the worker leaves parts out.
+//! Asks the worker for the structure of one call, and derives figures that the worker left out.
 
 use super::{limit, out_of_turn_text};
 use crate::worker::{Conversation, WorkerError};
@@ -13,7 +13,7 @@ use regatta_cuda::kernels::occupancy::{Demand, resident};
 use regatta_worker::case::Case;
 use regatta_worker::protocol::{Counter, Device, Prepared, ReplyBody, RequestBody, VariantInfo};
 
-/// The hardware counters that the census reads in this case.
+/// The hardware counters that the suite asks for in this case.
 pub(super) fn counters(suite: &Suite, case: &Case) -> Vec<Counter> {
     let counts = suite.counts.iter().filter(|count| count.selects(case));
     let counter = |count: &Count| Counter {
@@ -30,18 +30,19 @@ fn request(settings: &Settings) -> RequestBody {
     }
 }
 
-/// Invocations in which structure and instructions are counted, and the times of single operations
-/// recorded: those of the first look, as a process may do something else than the one before.
+/// The first invocations in which structure is counted. Some processes differ from others, so one
+/// invocation is not enough.
 const COUNTED: u32 = 5;
 
-/// True for the invocations in which structure is counted: every second of these, and the last.
-/// Counting takes a fifth of a case's time on an H200.
+/// True if this invocation counts structure: every second one of the first [`COUNTED`], and the
+/// last of these. Counting takes a fifth of a case's time on an H200.
 pub(super) fn counts_structure(invocation: u32, planned: u32) -> bool {
     let last = COUNTED.min(planned);
     invocation < last && (invocation.is_multiple_of(2) || invocation + 1 == last)
 }
 
-/// Adds what one call of the case does.
+/// Counts one call of the case, and adds its structure to the measurement. Keeps the times of
+/// single operations of the first invocation only.
 pub(super) fn count(
     worker: &mut dyn Conversation,
     invocation: u32,
@@ -55,8 +56,8 @@ pub(super) fn count(
     Ok(())
 }
 
-/// The structure of one call; adds what else it tells. A worker that cannot count loses nothing by
-/// it but that; the reason is kept, because what is not counted is not 0.
+/// Returns the structure of one call, and adds counters and activity to `found`. A worker that
+/// cannot count loses nothing else; the reason is kept, since a missing count is not 0.
 fn structure(
     worker: &mut dyn Conversation,
     settings: &Settings,
@@ -67,12 +68,14 @@ fn structure(
             Some(objection) => format!("{CENSUS_FAILED}: {objection}"),
             None => {
                 complete(&mut census.structure, &worker.hello().device);
-                // The calls of CUDA are exact; the activity's other figures stay with it.
+                // The census records CUDA calls exactly; the other activity figures stay in
+                // `activity`.
                 let calls = census.activity.as_ref().map(|activity| &activity.calls);
                 for (call, count) in ASKED_OF_CUDA {
                     let one = calls.and_then(|calls| calls.get(call)).copied();
-                    // As calls are timed, memory is laid out otherwise, and what a call asks of
-                    // the driver is: what each of those asks, a steady call asks.
+                    // While calls are timed, memory is laid out differently, and a call may ask the
+                    // driver for more. The smallest number in any timed call is that of a steady
+                    // call.
                     let timed = RecordedCall::at_least(&census.recorded, call);
                     if let Some(number) = one.max(timed) {
                         let counts = &mut census.structure.counts;
@@ -105,10 +108,10 @@ fn structure(
     Ok(structure)
 }
 
-/// The tuner's choices for a prepared case, and whether a case may ask for each.
+/// The tuner's choices for a prepared case, and whether a case's parameters can pin each.
 pub fn tuned(prepared: &Prepared, variant: &VariantInfo) -> Choices {
     let chosen = prepared.tuned.iter().filter_map(|name| {
-        // The worker did not report its value, so nothing is known of it.
+        // The worker did not report the value that it chose.
         let value = prepared.effective.get(name)?.clone();
         let takes = variant.parameters.get(name);
         let pinnable = takes.is_some_and(|takes| takes.allows(&value));
@@ -117,8 +120,8 @@ pub fn tuned(prepared: &Prepared, variant: &VariantInfo) -> Choices {
     chosen.collect()
 }
 
-/// Completes how many blocks a multiprocessor holds, in the launches of a structure, from what
-/// each block takes and what the device holds. Left out where either is not known.
+/// Fills in how many blocks a multiprocessor holds for each launch, from the resources of a block
+/// and of the device. Does nothing if either is unknown.
 fn complete(structure: &mut Structure, device: &Device) {
     let capability = device.facts.get("compute_capability");
     let Some(arch) = capability.and_then(|capability| arch(capability)) else {
@@ -136,8 +139,8 @@ fn arch(capability: &str) -> Option<Arch> {
     Some(Arch::of_device(major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// Barriers are not known, and taken to be no limit. A kernel that ran and does not fit is
-/// one whose figures are not what they seem: nothing is said of it.
+/// Returns `None` if no block would fit: a kernel that ran did fit, so its figures are wrong. The
+/// number of barriers is unknown and taken as no limit.
 fn blocks_per_sm(arch: Arch, launch: &Launch) -> Option<u32> {
     let demand = Demand {
         threads: u32::try_from(launch.block_threads()).ok()?,

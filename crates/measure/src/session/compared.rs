@@ -1,20 +1,21 @@
-//! Compares the results of a script's call with those of the same call in the base.
+//! Compares the results of a script's call in the head with those of the same call in the base.
 //!
-//! Both sides draw the same inputs, since the script begins with the same seeds. A script whose
-//! results differ from one process of the base to the next, as with inputs that are not set, has
-//! no reference.
+//! Both sides draw the same inputs, because both scripts start with the same seeds. If the results
+//! of the base differ between its own processes, for example because inputs are not initialised, it
+//! cannot serve as a reference.
 
 use std::collections::BTreeMap;
 
 use regatta_core::record::{Compared, Fault};
 use regatta_worker::protocol::OutputSample;
 
-/// The comparison of the head's outputs with the base's, and their relative L2 differences by
-/// name. `listed` are those of base and head when the calls were listed, in other processes.
+/// Compares the outputs of head and base, and returns their relative L2 differences by name.
+/// `listed` has the outputs of base and head from the processes that listed the calls.
 ///
 /// # Errors
-/// The first output that differs beyond its tolerance, as a sentence. Where the head's own processes
-/// differ, it is not known whether the change is at fault: chance may have spared the base's.
+/// A sentence that names the first output outside its tolerance. If the head's own processes differ
+/// from each other, the fault is [`Fault::Unchecked`]: the change may not be the cause, as the base
+/// may differ too and have been lucky.
 pub fn compare(
     [base, head]: [&[OutputSample]; 2],
     listed: [Option<&[OutputSample]>; 2],
@@ -44,7 +45,7 @@ pub fn compare(
     }
 }
 
-/// Relative L2 differences of outputs by name.
+/// Relative L2 differences of the outputs, by name.
 fn difference(
     base: &[OutputSample],
     head: &[OutputSample],
@@ -73,7 +74,7 @@ fn difference(
         }
         let limit = tolerance(&base.dtype);
         let values = relative(&base.values, &head.values);
-        // Elements are a sample of an array; its norms see all of it.
+        // The values are a sample of an array's elements; its norms cover all of them.
         let norms = relative(&base.norms, &head.norms);
         match (values, norms) {
             (Some(values), Some(norms)) if values.max(norms) <= limit => {
@@ -99,8 +100,7 @@ fn difference(
     Ok(errors)
 }
 
-/// `‖a - b‖ / ‖a‖` over the finite elements; `None` where one has a finite element and the other
-/// none at the same place.
+/// `‖a - b‖ / ‖a‖` over the finite elements. `None` if an element is finite on one side only.
 fn relative(base: &[Option<f64>], head: &[Option<f64>]) -> Option<f64> {
     if base.len() != head.len() {
         return None;
@@ -123,8 +123,8 @@ fn relative(base: &[Option<f64>], head: &[Option<f64>]) -> Option<f64> {
     })
 }
 
-/// The largest relative L2 difference between two right results of a type: some 8 roundings, and
-/// sums in another order. Whole numbers must be the same.
+/// The largest relative L2 difference between two correct results of a type: about eight roundings,
+/// and sums in another order. Whole numbers must be equal.
 fn tolerance(dtype: &str) -> f64 {
     match dtype {
         "float64" | "complex128" => 1e-10,
@@ -181,7 +181,8 @@ mod tests {
         let [one, other] = [[1.0, 2.0], [2.0, 1.0]].map(|values| [output("float32", &values)]);
         let (how, _) = compare([&one, &other], [Some(&other[..]), None]).unwrap();
         assert!(matches!(how, Compared::Nothing(_)));
-        // The base repeats its own: the head's are wrong, or if it does not repeat them, not known.
+        // The base repeats its own results. If the head repeats its own too, they are wrong; else
+        // the cause is unknown.
         let wrong = |listed: &[OutputSample]| {
             let listed = [Some(&one[..]), Some(listed)];
             compare([&one, &other], listed).unwrap_err()

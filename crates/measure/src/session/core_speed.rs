@@ -1,8 +1,8 @@
-//! The speed of the cores, by constant work of the harness's own.
+//! Measures the speed of the cores with constant work of the harness's own.
 //!
-//! A core whose other hardware thread computes for another machine is slow for seconds, and no
-//! counter of the kernel tells. Calls that are timed then take longer than their samples, and nothing
-//! is wrong with these.
+//! A core whose other hardware thread computes for another virtual machine is slow for seconds, and
+//! no kernel counter shows that. Calls that are timed then take longer than honest samples that
+//! were taken before.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -12,33 +12,35 @@ use std::time::Instant;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
-/// Cores that are looked at, at the most.
+/// The number of cores that are measured, at most.
 const MAX_CORES: usize = 4;
 
-/// Numbers of the work in the first-level cache, which keeps a core's units busy.
+/// Size of the work in the first-level cache, in numbers. It keeps a core's arithmetic units busy.
 const NEAR: usize = 2_048;
 const NEAR_PASSES: usize = 64;
 
-/// Numbers of the work in memory, which shares caches and its paths with other cores: one of each
-/// cache line is read.
+/// Size of the work in memory, in numbers. It shares caches and the path to memory with other
+/// cores. One number of each cache line (`LINE` numbers) is read.
 const FAR: usize = 1 << 20;
 const LINE: usize = 16;
 
-/// Numbers of a page at the most: each page is written once, or all would be one.
+/// Numbers in a page, at most. One number of each page is written, because unwritten pages all map
+/// to the same page of zeros.
 const PAGE: usize = 1_024;
 
-/// The shortest of so many rounds counts: a round that waited for its core does not.
+/// Rounds of the work on each core. The shortest counts, so that a round in which the thread waited
+/// for its core does not.
 const ROUNDS: usize = 4;
 
-/// Cores are slower where the same work takes so many times as long.
+/// A core is slower if the same work takes this many times as long.
 const SLOWER: f64 = 1.15;
 
-/// The time of the same work on each of some cores, near and far, in nanoseconds, by the core's number.
+/// Times of the same work in nanoseconds, `[in the cache, in memory]`, by core number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CoreSpeeds(BTreeMap<u32, [f64; 2]>);
 
 impl CoreSpeeds {
-    /// The speeds now, of the first of these cores.
+    /// Measures the first [`MAX_CORES`] of `cores`.
     pub(super) fn now(cores: &[u32]) -> CoreSpeeds {
         let cores = cores.iter().take(MAX_CORES);
         CoreSpeeds(
@@ -66,13 +68,13 @@ impl CoreSpeeds {
         self
     }
 
-    /// The number of these looks that found no core slower.
+    /// The number of `speeds` in which no core is slower than here. Empty ones do not count.
     pub(super) fn not_slower(&self, speeds: &[CoreSpeeds]) -> usize {
         let known = speeds.iter().filter(|now| !now.0.is_empty());
         known.filter(|now| !self.are_slower(now)).count()
     }
 
-    /// True if one of the cores is slower now.
+    /// True if a core that both measured is slower in `now`.
     pub(super) fn are_slower(&self, now: &CoreSpeeds) -> bool {
         let both = now.0.iter();
         let mut both = both.filter_map(|(core, now)| Some((self.0.get(core)?, now)));
@@ -80,7 +82,7 @@ impl CoreSpeeds {
     }
 }
 
-/// The times of the work on a core; `None` where no thread may be put on it.
+/// The times of the work on `core`; `None` if no thread can be pinned to it.
 fn on_core(core: u32) -> Option<[f64; 2]> {
     let timed = thread::spawn(move || {
         is_pinned(core).then(|| {
@@ -93,7 +95,7 @@ fn on_core(core: u32) -> Option<[f64; 2]> {
     timed.join().ok().flatten()
 }
 
-/// Puts this thread on a core.
+/// Pins this thread to `core`. Returns false if that fails.
 fn is_pinned(core: u32) -> bool {
     let mut one = CpuSet::new();
     let set = usize::try_from(core).map(|core| one.set(core));
@@ -109,8 +111,8 @@ fn shortest(work: impl Fn() -> f32) -> f64 {
     rounds.fold(f64::MAX, f64::min)
 }
 
-/// The squares of all numbers, added so often: sixteen sums side by side, so that none waits for
-/// itself.
+/// Sums the squares of all numbers [`NEAR_PASSES`] times, in sixteen independent sums, so that no
+/// addition waits for the one before.
 fn squares(numbers: &[f32]) -> f32 {
     let mut sums = [0.0_f32; LINE];
     for _ in 0..NEAR_PASSES {
@@ -143,7 +145,8 @@ mod tests {
                 .are_slower(&speeds(116.0, 100.0))
         );
         assert!(then.are_slower(&speeds(120.0, 100.0).slower(&then)));
-        // A core that went offline, or is looked at for the first time, tells nothing.
+        // A core that is missing on one side (offline, or not measured before) counts as not
+        // slower.
         assert!(!then.are_slower(&CoreSpeeds::default()));
         assert!(!CoreSpeeds::default().are_slower(&then));
         let looks = [then.clone(), speeds(150.0, 200.0), CoreSpeeds::default()];

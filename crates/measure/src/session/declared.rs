@@ -1,9 +1,10 @@
-//! Results of declared operators: compared with a reference in a process of its own, or head with
-//! base.
+//! Checks results of declared operators: against a reference that runs in a process of its own, or
+//! the head's against the base's.
 //!
-//! A worker writes what a call gave into a folder. A reference is started as a worker is, by the
-//! name `reference:OPERATOR`; it draws the inputs again by the seed, computes in float64, and says
-//! how far the results lie from that. It imports no code under test, so nothing there can reach it.
+//! A worker writes the results of a call into a folder. A reference is started like a worker, by
+//! the name `reference:OPERATOR`. It draws the inputs again from the seed, computes in float64, and
+//! reports the error of each result. It imports no code under test, so that code cannot influence
+//! it.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -30,7 +31,7 @@ pub fn reference_worker(operator: &str) -> String {
 /// The prefix of a reference worker's name.
 pub const REFERENCE_PREFIX: &str = "reference:";
 
-/// The folder of results, and the references that are running.
+/// The folder of results, and the reference processes that are running.
 #[derive(Default)]
 pub struct DeclaredResults {
     folder: Option<TempDir>,
@@ -38,11 +39,11 @@ pub struct DeclaredResults {
 }
 
 impl DeclaredResults {
-    /// The folder into which this side's worker of a block writes results, one case after the other:
-    /// blocks that run at the same time have one each.
+    /// The folder into which this side's worker of `block` writes the results of one case after the
+    /// other. Blocks that run at the same time have separate folders.
     ///
     /// # Errors
-    /// That it cannot be made.
+    /// The folder cannot be created.
     pub fn folder(&mut self, block: usize) -> Result<PathBuf, String> {
         let unmade = |error: io::Error| format!("no folder for results: {error}");
         let folder = match self.folder.take() {
@@ -58,10 +59,10 @@ impl DeclaredResults {
         Ok(path)
     }
 
-    /// Compares the results in a folder with the reference, where the operator has one.
+    /// Compares the results in a folder with the operator's reference, if it has one.
     ///
     /// # Errors
-    /// A wrong result, or that it could not be checked.
+    /// A result is wrong, or could not be checked.
     pub fn check(
         &mut self,
         launcher: &mut dyn Launcher,
@@ -110,10 +111,10 @@ impl DeclaredResults {
     }
 }
 
-/// Compares the head's results with the base's, of the same inputs.
+/// Compares the head's results with the base's for the same inputs.
 ///
 /// # Errors
-/// A difference above the tolerance, or results that cannot be read.
+/// A difference exceeds the tolerance, or results cannot be read.
 pub fn compare_sides(
     operator: &str,
     operands: &Operands,
@@ -142,7 +143,7 @@ pub fn compare_sides(
     within(operands, &errors, after_timing, &held_to)
 }
 
-/// Holds errors to the limits of outputs.
+/// Compares each error with the limit of its output.
 fn within(
     operands: &Operands,
     errors: &BTreeMap<String, TensorError>,
@@ -177,7 +178,8 @@ fn within(
     Ok(kept)
 }
 
-/// The distance of the head's output from the base's; `None` where that is not finite.
+/// The error of the head's output relative to the base's; `None` if the base's output has elements
+/// that are not finite.
 fn difference(
     output: &OutputTensor,
     (base, head): (&Path, &Path),
@@ -300,7 +302,7 @@ mod tests {
         }
     }
 
-    /// Two whole numbers that are the same as float32, and the same as float64.
+    /// Pairs of different whole numbers that are equal as float32, and equal as float64.
     #[test]
     fn whole_numbers_are_compared_exactly() {
         let operands = operands(&[2], ElementType::I64, 0.0);

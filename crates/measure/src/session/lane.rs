@@ -1,4 +1,4 @@
-//! A worker of a block, and the case that it has.
+//! One worker of a block (a lane), and the case that it is working on.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -25,19 +25,19 @@ use regatta_worker::units::Nanoseconds;
 /// Writes the entry of a case into its run.
 type Keep<'a, E> = Box<dyn FnMut(&Entry) -> Result<(), E> + 'a>;
 
-/// A side of blocks that run.
+/// One side of the blocks that run: head or base.
 pub struct RunningSide<'a, E> {
-    /// The session of its workers.
+    /// The session that runs its workers.
     pub session: Session<'a>,
     /// Writes its entries.
     pub keep: Keep<'a, E>,
 }
 
-/// The sides of blocks that run.
+/// Both sides of the blocks that run.
 pub struct RunningSides<'a, E> {
     /// The side that is judged.
     pub head: RunningSide<'a, E>,
-    /// A base that is measured in pairs with it.
+    /// The base, if it is measured in pairs with the head.
     pub base: Option<RunningSide<'a, E>>,
 }
 
@@ -50,7 +50,7 @@ impl<'a, E> RunningSides<'a, E> {
         }
     }
 
-    /// The head, and the base where there is one.
+    /// The head, and the base if there is one.
     pub(super) fn both(&mut self) -> impl Iterator<Item = &mut RunningSide<'a, E>> {
         [Some(&mut self.head), self.base.as_mut()]
             .into_iter()
@@ -66,25 +66,25 @@ impl<'a, E> RunningSides<'a, E> {
 /// A lane that runs, with its worker.
 pub(super) struct RunningLane<'a> {
     pub(super) lane: &'a Lane,
-    /// The number of its block among those that run at the same time.
+    /// The number of its block among the blocks that run at the same time.
     pub(super) block: usize,
     pub(super) invocation: u32,
     worker: LaneWorker,
-    /// True until the first case of the worker's process.
+    /// True until the first case of the worker's process has begun.
     just_started: bool,
 }
 
 pub(super) enum LaneWorker {
-    /// To be started for the next case.
+    /// Not running. It is started for the next case.
     Absent,
     /// Started.
     Up(Box<dyn Conversation>),
-    /// It could not be started; so ends every case that is left.
+    /// It could not be started. Every remaining case gets this outcome.
     Down(Box<Outcome>),
 }
 
 impl<'a> RunningLane<'a> {
-    /// A lane of a block, whose worker is not started yet.
+    /// A lane whose worker is not started yet.
     pub(super) fn new(lane: &'a Lane, block: usize, invocation: u32) -> RunningLane<'a> {
         RunningLane {
             lane,
@@ -95,34 +95,34 @@ impl<'a> RunningLane<'a> {
         }
     }
 
-    /// True where a worker has to be started for the case at this place.
+    /// True if a worker has to be started for the case at `place`.
     pub(super) fn is_absent(&self, place: usize) -> bool {
         let has_case = self.lane.cases.get(place).is_some_and(Option::is_some);
         has_case && matches!(self.worker, LaneWorker::Absent)
     }
 
-    /// True where the worker could not be started.
+    /// True if the worker could not be started.
     pub(super) fn is_down(&self) -> bool {
         matches!(self.worker, LaneWorker::Down(_))
     }
 
-    /// The worker, which this lane has no longer.
+    /// Takes the worker out of the lane.
     pub(super) fn take_worker(&mut self) -> LaneWorker {
         std::mem::replace(&mut self.worker, LaneWorker::Absent)
     }
 
-    /// Takes in a worker's start.
+    /// Stores the result of starting the worker.
     pub(super) fn take_started(&mut self, started: Result<Box<dyn Conversation>, WorkerError>) {
         self.just_started = true;
         self.worker = match started {
             Ok(conversation) => LaneWorker::Up(conversation),
-            // Whatever it died of: no case was put to it.
+            // The fault is a refusal whatever the cause, as no case was sent to the worker.
             Err(error) => LaneWorker::Down(Box::new(worker_lost(&error, Fault::Refused))),
         };
     }
 
-    /// The case at a place, with the worker that is to prepare it. One that did not come up is not
-    /// tried again: with a device gone, each start would take its time and fail alike.
+    /// Begins the case at `place` with the lane's worker. A worker that failed to start is not
+    /// started again: if a device is gone, each start would take its time and fail the same way.
     pub(super) fn begin(
         &mut self,
         place: usize,
@@ -170,15 +170,15 @@ impl<'a> RunningLane<'a> {
 pub(super) struct LaneCase<'l, 'a> {
     pub(super) lane: &'l mut RunningLane<'a>,
     pub(super) case: &'a Case,
-    /// The worker; `None` where that is not up.
+    /// The worker; `None` if it could not be started.
     conversation: Option<Box<dyn Conversation>>,
     start: Option<Start>,
-    /// The machine as the case was asked for.
+    /// Counters of the machine when the case was requested.
     began: Option<MachineCounters>,
     holds_case: bool,
     pub(super) stage: Stage,
     pub(super) turns: Option<Turns>,
-    /// Samples of each turn, once they are taken.
+    /// The number of samples in each turn, known once they are taken.
     pub(super) turn: u32,
     /// Files that the worker had loaded when it released the case.
     loaded: BTreeSet<PathBuf>,
@@ -186,38 +186,38 @@ pub(super) struct LaneCase<'l, 'a> {
 
 /// The progress of a case.
 pub(super) enum Stage {
-    /// To be prepared.
+    /// The request to prepare the case is ready to send.
     Asked(Box<Asked>),
-    /// The worker has replied, and nothing is checked yet.
+    /// The worker has replied, and the reply is not checked yet.
     Replied(Box<(Asked, Result<ReplyBody, WorkerError>)>),
     Ready(Box<Ready>),
     Timed(Box<Ready>, Box<Measurement>),
     Ended(CaseEnd),
 }
 
-/// The samples of a case that were asked for, and what came.
+/// The request for a case's samples, and the latest reply.
 pub(super) struct Turns {
     pub(super) measure: Measure,
     began: Option<MachineCounters>,
-    /// CPU time of the worker's child processes before.
+    /// CPU time of the worker's child processes before the request.
     children: Duration,
     reply: Result<ReplyBody, WorkerError>,
-    /// Times of the turns so far.
+    /// Times of all turns so far, in nanoseconds.
     pub(super) device_ns: Vec<f64>,
 }
 
 impl LaneCase<'_, '_> {
-    /// The side whose run it belongs to.
+    /// The side whose run the case belongs to.
     pub(super) fn side(&self) -> PairSide {
         self.lane.lane.side
     }
 
-    /// True where the other case is of the same block.
+    /// True if both cases belong to the same block.
     pub(super) fn is_beside(&self, other: &LaneCase<'_, '_>) -> bool {
         self.lane.block == other.lane.block
     }
 
-    /// The data of a declared operator and the folder of its results, if these are there.
+    /// The data of a declared operator and the folder of its results, if the case has them.
     pub(super) fn declared(&self) -> Option<&(Operands, PathBuf)> {
         match &self.stage {
             Stage::Ready(ready) | Stage::Timed(ready, _) => ready.declared.as_deref(),
@@ -225,8 +225,8 @@ impl LaneCase<'_, '_> {
         }
     }
 
-    /// True where it may be for want of room that the case was not prepared: memory, or a device
-    /// that takes one process.
+    /// True if lack of room may have kept the case from being prepared: too little memory, or a
+    /// device that admits one process.
     pub(super) fn lacks_room(&self) -> bool {
         let Stage::Ended(CaseEnd::Outcome(outcome)) = &self.stage else {
             return false;
@@ -241,23 +241,23 @@ impl LaneCase<'_, '_> {
         unavailable || self.conversation.is_none()
     }
 
-    /// True where memory ended while samples were taken.
+    /// True if memory ran out while samples were taken.
     pub(super) fn lacked_room(&self) -> bool {
         let reply = self.turns.as_ref().map(|turns| &turns.reply);
         matches!(reply, Some(Ok(ReplyBody::Unavailable { .. })))
     }
 
-    /// True where the case was prepared by a tuner's choice.
+    /// True if a tuner made a choice while the case was prepared.
     pub(super) fn is_tuned(&self) -> bool {
         matches!(&self.stage, Stage::Ready(ready) if !ready.prepared.tuned.is_empty())
     }
 
-    /// The stage, which ends the case unless another is put in its place.
+    /// Takes the stage out. The case ends with an error unless another stage is put in its place.
     fn take_stage(&mut self) -> Stage {
         std::mem::replace(&mut self.stage, Stage::Ended(out_of_turn().into()))
     }
 
-    /// Has the worker prepare the case.
+    /// Asks the worker to prepare the case.
     pub(super) fn prepare(&mut self, settings: &Settings) {
         self.stage = match (self.take_stage(), &mut self.conversation) {
             (Stage::Asked(asked), Some(worker)) => {
@@ -270,7 +270,7 @@ impl LaneCase<'_, '_> {
         };
     }
 
-    /// Checks the results of a first call.
+    /// Checks the results of the first call.
     pub(super) fn take_prepared(&mut self, session: &mut Session<'_>) {
         let mut laps = Laps::begin();
         self.stage = match (self.take_stage(), &self.conversation) {
@@ -287,7 +287,7 @@ impl LaneCase<'_, '_> {
         session.spend(self.case, laps.end());
     }
 
-    /// Asks for the samples of a turn. Returns true where more turns may follow.
+    /// Asks for the samples of one turn. Returns true if more turns may follow.
     pub(super) fn turn(&mut self, session: &mut Session<'_>, in_turns: bool, last: bool) -> bool {
         let (Stage::Ready(_), Some(worker)) = (&self.stage, &mut self.conversation) else {
             return false;
@@ -328,7 +328,7 @@ impl LaneCase<'_, '_> {
         is_paused(&turns.reply)
     }
 
-    /// Takes in the last reply to a request for samples.
+    /// Checks the samples in the last reply, and bounds them by the harness's clock.
     pub(super) fn take_times(&mut self, session: &mut Session<'_>) {
         let Some(turns) = self.turns.take() else {
             return;
@@ -365,7 +365,7 @@ impl LaneCase<'_, '_> {
     /// Counts the structure of a call.
     pub(super) fn count_structure(&mut self, settings: &Settings) {
         self.stage = match self.take_stage() {
-            // Nothing is timed.
+            // No samples were asked for; the suite counts structure only.
             Stage::Ready(ready) => Stage::Timed(ready, Box::default()),
             stage => stage,
         };
@@ -377,8 +377,8 @@ impl LaneCase<'_, '_> {
         }
     }
 
-    /// Has the worker let go of its case. Whatever comes of it, what was found of the case stays; but
-    /// a worker that does not let go is not used for the next one.
+    /// Asks the worker to release its case. The case's results stay even if that fails, but the
+    /// worker is then not used for another case.
     pub(super) fn release(&mut self, settings: &Settings) {
         let Some(mut worker) = self.conversation.take() else {
             return;
@@ -400,7 +400,7 @@ impl LaneCase<'_, '_> {
         }
     }
 
-    /// Gives the lane its worker back, with the case that this may hold.
+    /// Puts the worker back into the lane. It may still hold the case.
     pub(super) fn put_back(mut self) {
         if let Some(worker) = self.conversation.take() {
             self.lane.worker = LaneWorker::Up(worker);
@@ -412,7 +412,7 @@ impl LaneCase<'_, '_> {
         session.state.loaded.extend(self.loaded);
         let outcome = match self.stage {
             Stage::Timed(ready, measurement) => Outcome::Measured(completed(*ready, *measurement)),
-            // Nothing was timed or counted.
+            // Nothing was timed, and no structure counted.
             Stage::Ready(ready) => Outcome::Measured(completed(*ready, Measurement::default())),
             Stage::Ended(CaseEnd::Outcome(outcome)) => *outcome,
             Stage::Ended(CaseEnd::Lost(error)) => worker_lost(&error, fault_of(&error)),
@@ -427,7 +427,7 @@ impl LaneCase<'_, '_> {
     }
 }
 
-/// CPU time of a worker's child processes, which does not count on a GPU.
+/// CPU time of a worker's child processes. Zero on a GPU, where it does not matter.
 fn children_of(worker: &dyn Conversation) -> Duration {
     let process = worker.process();
     let process = process.filter(|_| on_processor(&worker.hello().device));
@@ -438,7 +438,7 @@ fn is_paused(reply: &Result<ReplyBody, WorkerError>) -> bool {
     matches!(reply, Ok(ReplyBody::Paused { .. }))
 }
 
-/// The outcome of a case whose worker paused without end.
+/// The outcome of a case whose worker replied at the wrong time.
 fn out_of_turn() -> Outcome {
     no_answer(ReplyBody::Paused {
         device_ns: Vec::new(),

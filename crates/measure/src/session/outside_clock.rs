@@ -1,14 +1,14 @@
-//! The harness's own clock: the time of a call, seen from outside of the worker.
+//! The harness's own clock: the time of a call, measured from outside of the worker.
 //!
-//! Code under test runs in the worker's process and can change each clock and each reply there. So
-//! the harness has the worker make `n` calls, and times the request itself, less one of no calls.
-//! Samples that lie far below the time of a call are refused. Time that the kernel says the worker
-//! was ready and had no core is taken out, so other programs cannot make honest samples look too
-//! short.
+//! Code under test runs in the worker's process and can change every clock and every reply there.
+//! So the harness asks the worker for `n` calls, times that request itself, and subtracts the time
+//! of a request without calls. It refuses samples that are far shorter than the resulting time of a
+//! call. Time in which the kernel says that the worker was ready and had no core is subtracted too,
+//! so that other programs cannot make honest samples look too short.
 //!
-//! If the worker can, the inputs change before each of these calls, and calls that were drawn are
-//! checked: what was computed before, or is left out, gains nothing. The same request without the
-//! calls tells what the changes take.
+//! If the worker supports it, the inputs change before each of these calls, and the results of
+//! randomly drawn calls are checked. Results that were computed in advance, or skipped, then gain
+//! nothing. The same request without the calls measures the time of the changes.
 
 use std::mem;
 use std::time::{Duration, Instant};
@@ -26,57 +26,63 @@ use regatta_worker::protocol::{Device, Measured, Repeat, RepeatStep, VariantInfo
 use regatta_worker::tolerance::tolerable;
 use regatta_worker::units::Nanoseconds;
 
-/// Calls are repeated in the first invocation, and in each so many after it; and where samples lie
-/// below what an invocation before them was bound by.
+/// The outside clock checks the samples of every `EVERY`th invocation, from the first on. It also
+/// checks any invocation whose samples are shorter than an earlier invocation's time of a call
+/// allows.
 const EVERY: u32 = 5;
 
-/// Requests without calls at first: other programs may delay one.
+/// Requests without calls in the first attempt, since other programs may delay one. Later attempts
+/// make one each.
 const AT_FIRST: u32 = 3;
 
-/// A request of no calls takes no longer: what is above it counts as time of calls.
+/// The overhead that is subtracted from a request is at most this. If a request without calls takes
+/// longer, the rest counts as time of the calls.
 const MAX_REQUEST_NS: f64 = 1e6;
 
-/// Calls of a CUDA graph, whose launch is then little beside them.
+/// Calls in a CUDA graph, so that the graph's launch is short beside them.
 const IN_GRAPH: u32 = 16;
 
-/// Changes of the inputs may take so long and so much for each byte: what is above it counts as
-/// time of calls, or code under test could make changes slow in place of its clocks.
+/// The time that a change of the inputs may take: a constant, plus an amount for each byte.
+/// Anything above it counts as time of the calls; otherwise code under test could slow the changes
+/// down in place of its clocks.
 const CHANGE_NS: f64 = 1e5;
 const CHANGE_NS_PER_BYTE: f64 = 0.5;
 
-/// The changes of two requests may differ by this part of what they take.
+/// The time of the same changes may differ between two requests by this part.
 const CHANGE_ERROR: f64 = 0.1;
 
-/// A call is timed for so long before its samples are refused; the shortest time counts. A core whose
-/// other hardware thread computes for somebody else is slow, and no counter of the kernel tells.
+/// The time for which calls are measured before their samples are refused. The shortest call
+/// counts. A core whose other hardware thread computes for another virtual machine is slow, and no
+/// kernel counter shows that.
 const MAX_TIME: Duration = Duration::from_secs(4);
 
-/// Samples are refused after so many tries at the least.
+/// The minimum number of attempts before samples are refused.
 const MIN_TRIES: usize = 3;
 
-/// Waits of several threads excuse samples from so many tries on, by the median of all.
+/// From this many attempts on, the median of all attempts says how much waits of several threads
+/// excuse.
 const TRIES_OF_WAITS: usize = 5;
 
-/// After so long, every second request has so many times as many calls: a core that waited for a
-/// request is slow for its first milliseconds, and beside other programs so are threads that the
-/// first call wakes. Requests on several threads stay short.
+/// After this time, every second request is a long one. A core that waited for a request is slow
+/// for the first milliseconds of it, and so are the threads that the first call wakes if other
+/// programs run. Requests on several threads stay short.
 const SHORT_TIME: Duration = Duration::from_millis(250);
 
-/// Other programs excuse no samples on one thread where so many requests waited for their core for no
-/// more than this part of their time, and it was as fast as ever: work of the harness's own is timed
-/// on it before and after.
+/// After this many requests that hardly waited for a core ([`MAX_WAITED`]) on a core at full speed,
+/// other programs no longer excuse samples on one thread that are too short. The harness times work
+/// of its own before and after each request to know the core's speed.
 const UNDISTURBED_TRIES: usize = 8;
 const MAX_WAITED: f64 = 0.05;
 
-/// After so long it counts whether other programs began after the samples, and on one thread whether
-/// they disturbed these.
+/// After this time, programs that started after the samples count as a disturbance, and samples on
+/// one thread may be excused at all.
 const LATER: Duration = Duration::from_secs(1);
 
-/// Child processes did a part of a call's work from this share of its time on.
+/// Child processes did part of a call's work if they used at least this share of its time.
 const SHARE_OF_CHILDREN: f64 = 0.1;
 
 impl Session<'_> {
-    /// Refuses samples that are shorter than calls can have been.
+    /// Refuses samples that are shorter than the calls can have been.
     pub(super) fn bound(
         &mut self,
         worker: &mut dyn Conversation,
@@ -90,7 +96,7 @@ impl Session<'_> {
             return Ok(());
         };
         let before = self.state.shortest.get(&case.id()).copied();
-        // Other programs may run on a machine that is not watched.
+        // A machine that is not watched may have other programs running.
         let disturbed = !measurement.disturbed.is_empty() || !is_watched();
         let is_excused = excuses(disturbed, claim.one_thread, 0, Duration::ZERO);
         let is_below = before.is_some_and(|shortest| !claim.is_possible(shortest, is_excused));
@@ -137,8 +143,8 @@ impl Session<'_> {
     }
 }
 
-/// One call, or as many as a graph holds: on the core of the samples, and with inputs that change as
-/// theirs did.
+/// A request of one call, or of [`IN_GRAPH`] calls in a graph, on the core of the samples and, as
+/// there, with changing inputs if `changes`.
 fn first_request(samples: &Measured, claim: &Claim, changes: bool) -> Repeat {
     let host_ns = median(&samples.host_ns).unwrap_or_default();
     let graph = !claim.is_cpu && host_ns.0 > claim.device_ns;
@@ -154,44 +160,45 @@ fn first_request(samples: &Measured, claim: &Claim, changes: bool) -> Repeat {
     }
 }
 
-/// The harness's clock over the samples of one case: it times requests until these show the samples to
-/// be possible.
+/// Checks the samples of one case by the harness's clock: times requests until the samples prove
+/// possible.
 struct OutsideClock<'a> {
     state: &'a mut SessionState,
     clock: RequestClock<'a>,
     claim: Claim,
     /// Other programs disturbed the samples, as far as is known.
     disturbed: bool,
-    /// They began after the samples, or a core is slower since then.
+    /// Other programs started after the samples, or a core has become slower since.
     began_later: bool,
     device: Device,
-    /// The machine before the first request.
+    /// Counters of the machine before the first request.
     began_at: Option<MachineCounters>,
-    /// The time of the first attempt.
+    /// The start of the first attempt.
     began: Instant,
     attempts: usize,
     request: Repeat,
-    /// Requests of few calls, and of more.
+    /// Short requests, then long ones.
     requests: [Requests; 2],
-    /// Changes of the inputs take so long at the most.
+    /// A change of the inputs is charged at most this time.
     max_change_ns: f64,
-    /// The times of requests without calls.
+    /// Times of requests without calls.
     of_none: Vec<CallTime>,
-    /// The time of a call without waits, by each attempt.
+    /// The time of a call without waits, for each attempt.
     no_waits: Vec<f64>,
-    /// The speed of each request's core, where that waited for none.
+    /// Speeds of the cores of requests that hardly waited for their core.
     speeds: Vec<CoreSpeeds>,
-    /// The shortest time of a call.
+    /// The shortest time of a call so far.
     shortest: CallTime,
 }
 
 impl OutsideClock<'_> {
-    /// Finds the number of calls that take long enough. False: the worker cannot repeat these.
+    /// Finds a number of calls that takes long enough. Returns false if the worker cannot repeat
+    /// calls.
     fn can_repeat(&mut self) -> Result<bool, CaseEnd> {
         if self.claim.is_cpu {
             self.look_at(&self.state.cores.clone());
         }
-        // A thing that is made once, in the first call or change, is in no time.
+        // The first change and the first call are not timed, because they may build something once.
         if self.changes() && self.clock.span(self.request, false)?.is_none() {
             self.request.step = RepeatStep::Call;
         }
@@ -203,7 +210,8 @@ impl OutsideClock<'_> {
         Ok(true)
     }
 
-    /// Times calls until their samples are possible; false where they are not after so long.
+    /// Times calls until the samples prove possible. Returns false if they do not within
+    /// [`MAX_TIME`].
     fn finds_samples_possible(&mut self) -> Result<bool, CaseEnd> {
         loop {
             let call = self.attempt()?;
@@ -217,10 +225,10 @@ impl OutsideClock<'_> {
         }
     }
 
-    /// Times a call. `None`: too few of them were asked for.
+    /// Times a call. Returns `None` if the request had too few calls, and asks for more next time.
     ///
-    /// Calls take no less than the shortest request of theirs, and all else what it takes as a rule:
-    /// from its shortest times too little would be taken out.
+    /// A call takes no less than its shortest request allows. Overhead and changes count by their
+    /// medians: with their shortest times, too little would be subtracted.
     fn attempt(&mut self) -> Result<Option<CallTime>, CaseEnd> {
         let is_long = self.attempts % 2 == 1
             && self.requests[1].calls <= MAX_CALLS
@@ -239,7 +247,7 @@ impl OutsideClock<'_> {
         self.of_none.extend(of_none);
         let overhead = CallTime::median(&self.of_none).at_most(MAX_REQUEST_NS, 1.0);
         let requests = &self.requests[tried];
-        // Another program delayed those before, or requests of no calls are slow.
+        // Other programs delayed earlier requests, or requests without calls are slow.
         if requests.are_too_few(overhead) {
             let calls = requests.calls.saturating_mul(4);
             self.requests = Requests::short_and_long(calls, CallTime::MAX);
@@ -252,7 +260,7 @@ impl OutsideClock<'_> {
         Ok(Some(call))
     }
 
-    /// Times calls on the next core, as cores differ, and keeps the shortest time.
+    /// Times calls on the next core, since cores differ in speed, and keeps the shortest time.
     fn time_calls(&mut self, tried: usize) -> Result<(), CaseEnd> {
         let cores = &self.state.cores;
         let next = (self.attempts - 1) % cores.len().max(1);
@@ -272,7 +280,7 @@ impl OutsideClock<'_> {
         Ok(())
     }
 
-    /// The times of a request, which is made more often at first.
+    /// The times of a request: of several in the first attempt, of one later.
     fn times_of(&mut self, request: Repeat) -> Result<Vec<CallTime>, CaseEnd> {
         let is_first = self.attempts == 1;
         let times = if is_first { AT_FIRST } else { 1 };
@@ -283,7 +291,7 @@ impl OutsideClock<'_> {
         Ok(spans)
     }
 
-    /// The time of a call without that of the change of its inputs.
+    /// The time of a call less the time of changing its inputs.
     fn without_changes(
         &mut self,
         call: CallTime,
@@ -304,7 +312,8 @@ impl OutsideClock<'_> {
         if !change.is_large_part_of(call) {
             return Ok(rest);
         }
-        // Without changes a call takes no longer, and nothing is taken out.
+        // The changes take a large part of the time, so their error matters. A call takes at least
+        // as long as one without changes, from which nothing has to be subtracted.
         let step = RepeatStep::Call;
         let unchanged = Repeat {
             step,
@@ -316,7 +325,7 @@ impl OutsideClock<'_> {
         Ok(rest.longer(unchanged))
     }
 
-    /// Takes in the time of a call, and says whether the samples are possible by all of them.
+    /// Adds the time of a call, and returns whether all times so far allow the samples.
     fn are_possible(&mut self, mut call: CallTime) -> bool {
         let (began_at, device) = (self.began_at.as_ref(), &self.device);
         let load = &mut self.state.load;
@@ -328,12 +337,12 @@ impl OutsideClock<'_> {
         self.no_waits.push(call.no_waits_ns);
         self.shortest = self.shortest.shorter(call);
         let time = self.began.elapsed();
-        // In one request threads may have waited for each other.
+        // In a single request, threads may have waited for each other.
         let are_enough = self.no_waits.len() >= TRIES_OF_WAITS || time >= MAX_TIME;
         let usual = median(&self.no_waits).filter(|_| are_enough);
         self.shortest.no_waits_ns = usual.unwrap_or(f64::MAX);
-        // Programs that began after the samples, and cores that are slower now, slow these calls
-        // alone.
+        // Programs that started after the samples, and cores that have become slower, delay only
+        // these calls, not the samples.
         self.began_later = time >= LATER
             && (load.disturbed_since(began_at, device) || self.claim.is_cpu && self.are_slower());
         let is_excused = excuses(
@@ -345,26 +354,27 @@ impl OutsideClock<'_> {
         self.claim.is_possible(self.shortest, is_excused)
     }
 
-    /// True where inputs change before each call.
+    /// True if the inputs change before each call.
     fn changes(&self) -> bool {
         self.request.step == RepeatStep::ChangeAndCall
     }
 
-    /// Times work of the harness's own on these cores, and keeps the shortest times of all.
+    /// Measures the speed of these cores, and updates the fastest speed of each.
     fn look_at(&mut self, cores: &[u32]) -> CoreSpeeds {
         let now = CoreSpeeds::now(cores);
         self.state.fastest = mem::take(&mut self.state.fastest).faster(&now);
         now
     }
 
-    /// True if one of the cores is slower than it once was.
+    /// True if one of the cores is slower now than its fastest so far.
     fn are_slower(&mut self) -> bool {
         let now = self.look_at(&self.state.cores.clone());
         self.state.fastest.are_slower(&now)
     }
 
-    /// Keeps the time of a call for later invocations. On several threads the shortest counts: threads
-    /// that shared a core may have made calls of an earlier invocation far too long.
+    /// Keeps the time of a call for later invocations: the longest on one thread. On several
+    /// threads it keeps the shortest, because threads that shared a core may have made an earlier
+    /// invocation's calls far too long.
     fn keep_shortest(&mut self, case: &Case) {
         let shortest = self.shortest;
         let kept = self.state.shortest.entry(case.id()).or_insert(shortest);
@@ -378,7 +388,7 @@ impl OutsideClock<'_> {
         }
     }
 
-    /// The reason to refuse the samples.
+    /// The reason for which the samples are refused.
     fn refusal(&self) -> String {
         let (attempts, shortest) = (self.attempts, Nanoseconds(self.shortest.wall_ns));
         let device_ns = Nanoseconds(self.claim.device_ns);
@@ -396,7 +406,7 @@ impl OutsideClock<'_> {
         )
     }
 
-    /// Holds results of calls that were repeated to the tolerances.
+    /// Compares the results of repeated calls with the tolerances.
     fn check_repeated(&mut self, case: &Case, variant: &VariantInfo) -> Result<(), CaseEnd> {
         if !self.changes() {
             return Ok(());
@@ -422,13 +432,13 @@ impl OutsideClock<'_> {
     }
 }
 
-/// True where other programs explain that requests took longer than the samples.
+/// True if other programs can explain that requests took longer than the samples.
 fn excuses(disturbed: bool, one_thread: bool, on_fast_cores: usize, time: Duration) -> bool {
     disturbed && (!one_thread || (on_fast_cores < UNDISTURBED_TRIES && time >= LATER))
 }
 
-/// Puts the waits for a core back into the times of a call whose work child processes did: its
-/// process waited while these computed.
+/// Adds the waits for a core back to the times of calls whose work child processes did: the main
+/// process waited while they computed.
 pub(super) fn keep_waits_for_children(measurement: &mut Measurement, children: Duration) {
     let samples = &mut measurement.samples;
     let total: f64 = samples.device_ns.iter().map(|time| time.0).sum();
@@ -449,8 +459,8 @@ pub(super) fn keep_waits_for_children(measurement: &mut Measurement, children: D
 mod tests {
     use super::*;
 
-    /// Samples of half the time were possible beside other programs, while requests on fast cores
-    /// showed the whole.
+    /// Samples of half the time were once accepted beside other programs, although requests on fast
+    /// cores showed the whole time.
     #[test]
     fn requests_on_fast_cores_leave_other_programs_no_part() {
         assert!(excuses(true, true, UNDISTURBED_TRIES - 1, LATER));

@@ -1,4 +1,4 @@
-//! Time of page faults that repeated calls had and their samples had not.
+//! Time of page faults that repeated calls had and the samples had not.
 
 use std::cell::OnceCell;
 use std::time::Instant;
@@ -6,22 +6,22 @@ use std::time::Instant;
 use nix::libc;
 use regatta_core::record::{median, median_count};
 
-/// Pages that are mapped, written and given back at once, to see what a page fault takes.
+/// Pages that are mapped, written and unmapped in one round, to time a page fault.
 const FAULTS_TIMED: usize = 256;
 const FAULT_ROUNDS: usize = 20;
 
-/// Page faults of calls. An allocator that has just grown keeps memory that one with room at its end
-/// gives back after each call: the same call then takes 2 µs more a page in a virtual machine, half
-/// of the time of a NumPy function of 1 ms.
+/// Page faults of calls. An allocator that has just grown keeps memory that one with free room at
+/// its end gives back after each call. The same call then takes 2 µs more for each page in a
+/// virtual machine: half of the time of a NumPy function of 1 ms.
 pub(super) struct PageFaults {
-    /// The number in each call of the samples.
+    /// The median number in a call of the samples.
     a_call: f64,
-    /// The time of one, measured when it is asked for first.
+    /// The time of one fault, measured on first use.
     cost_ns: OnceCell<f64>,
 }
 
 impl PageFaults {
-    /// Those beyond as many as samples had.
+    /// Counts faults beyond those that each call of the samples had.
     pub(super) fn beyond(in_samples: &[u32]) -> PageFaults {
         PageFaults {
             a_call: median_count(in_samples).map_or(f64::INFINITY, f64::from),
@@ -29,7 +29,7 @@ impl PageFaults {
         }
     }
 
-    /// The time that the faults of so many calls took beyond those of samples.
+    /// The time of the faults of `calls` calls beyond those that as many calls of the samples had.
     pub(super) fn excused_ns(&self, faults: u64, calls: u32) -> f64 {
         let more = faults as f64 - self.a_call * f64::from(calls);
         if calls == 0 || more <= 0.0 {
@@ -39,15 +39,15 @@ impl PageFaults {
     }
 }
 
-/// The time in which a page is mapped, written and given back, the median of some.
+/// The median time to map, write and unmap a page.
 fn page_fault_ns() -> f64 {
     // SAFETY: sysconf(3) reads a constant.
     let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
     let round = || {
         let began = Instant::now();
         let length = page * FAULTS_TIMED;
-        // SAFETY: the memory is this function's alone, is written within its length, and is given
-        // back with it.
+        // SAFETY: only this function knows the memory. It is written within its length, and
+        // unmapped at its full length.
         unsafe {
             let memory = libc::mmap(
                 std::ptr::null_mut(),
@@ -75,7 +75,7 @@ fn page_fault_ns() -> f64 {
 mod tests {
     use super::*;
 
-    /// Calls whose heap was trimmed after each, where it was not in the samples.
+    /// Repeated calls whose heap was trimmed after each call, which did not happen in the samples.
     #[test]
     fn page_faults_beyond_those_of_samples_are_excused() {
         let faults = PageFaults::beyond(&[140, 139, 140]);

@@ -11,33 +11,34 @@ use crate::interference::on_processor;
 use crate::worker::Conversation;
 use regatta_worker::protocol::{Repeat, ReplyBody, RequestBody, TensorError};
 
-/// Requests for calls on several threads come one right after the other, so many at a time and for so
-/// long, and the shortest counts. A thread that slept wakes on the core of the one that waits for it,
-/// and Linux may leave both there for a tenth of a second: matrix products of 0.4 ms took 12 ms each.
-/// One that still spins is left on its core. Beside other programs, few requests have all cores.
+/// On several threads, up to `IN_A_ROW` requests follow each other without a pause, for at most
+/// `ROW_TIME`, and the shortest counts. A thread that slept wakes on the core of the thread that
+/// waits for it, and Linux may leave both there for a tenth of a second: matrix products of 0.4 ms
+/// took 12 ms each. A thread that still spins stays on its core. Beside other programs, few
+/// requests have all cores.
 const IN_A_ROW: u32 = 8;
 const ROW_TIME: Duration = Duration::from_millis(200);
 
-/// Page faults are excused up to this part of a request's time. The worker says how many its samples
-/// had, so code under test could hide some.
+/// Page faults excuse at most this part of a request's time. The worker reports how many its
+/// samples had, so code under test could hide some.
 const MAX_EXCUSED: f64 = 0.2;
 
-/// Times requests of one worker for calls of the case that it prepared.
+/// Times requests to one worker for calls of the case that it has prepared.
 pub(super) struct RequestClock<'a> {
     pub(super) worker: &'a mut dyn Conversation,
-    /// The time that a reply may take.
+    /// The time limit of a reply.
     pub(super) limit: Duration,
     /// The number of cores that the worker may use.
     pub(super) cores: u32,
-    /// The page faults of its samples.
+    /// Page faults of the samples.
     pub(super) faults: PageFaults,
-    /// Each of its samples ran on one thread.
+    /// True if each sample ran on one thread.
     pub(super) one_thread: bool,
 }
 
 impl RequestClock<'_> {
-    /// Raises the number of calls until they take [`MIN_SPAN_NS`], and returns the time of these.
-    /// `None`: the worker cannot repeat these.
+    /// Raises the number of calls until a request takes [`MIN_SPAN_NS`], and returns its time.
+    /// Returns `None` if the worker cannot repeat calls.
     pub(super) fn enough_calls(
         &mut self,
         request: &mut Repeat,
@@ -51,8 +52,8 @@ impl RequestClock<'_> {
         }
     }
 
-    /// Times a request, on several threads some in a row, and returns the shortest. `None`: the worker
-    /// cannot repeat these.
+    /// Times a request, on several threads a few in a row, and returns the shortest time. Returns
+    /// `None` if the worker cannot repeat calls.
     pub(super) fn shortest(
         &mut self,
         request: Repeat,
@@ -70,24 +71,26 @@ impl RequestClock<'_> {
         Ok(shortest)
     }
 
-    /// Times a request, without page faults that its calls made and the samples did not. A wait of
-    /// the main thread does not count as a wait where other threads and children of the worker
-    /// computed: they may have had its core. Where it `settles`, threads that spin for a while after
-    /// calls may end that first.
+    /// Times a request, and subtracts page faults that its calls had and the samples had not. A
+    /// wait of the main thread is not subtracted as far as other threads and children of the worker
+    /// computed meanwhile: they may have taken its core. If `settles`, waits first for threads that
+    /// spin for a while after calls.
     pub(super) fn span(
         &mut self,
         request: Repeat,
         settles: bool,
     ) -> Result<Option<CallTime>, CaseEnd> {
         let process = self.worker.process();
-        // A GPU's work is on no thread, and a process that uses one has many to read.
+        // GPU work runs on no thread of the process, and a process that uses a GPU has many threads
+        // to read.
         let is_cpu = on_processor(&self.worker.hello().device);
         let with_tasks = process.filter(|_| is_cpu);
         let tasks = || with_tasks.map(|process| times_of_tasks(process, settles));
         let tasks = || tasks().unwrap_or_default();
         let page_faults = || process.map_or(0, page_faults);
         let (tasks_before, faults_before) = (tasks(), page_faults());
-        // From before the first reading of waits to after the last: no wait is in them alone.
+        // Starts before the first reading of waits and ends after the last, so every wait is within
+        // the wall time.
         let began = Instant::now();
         let waited_before = self.waits();
         let reply = self.repeated(request)?;
@@ -100,22 +103,23 @@ impl RequestClock<'_> {
             let before = tasks_before.get(&task).copied().unwrap_or_default();
             let computed = times.computed.saturating_sub(before.computed);
             let (longest, waited) = match task {
-                // CPU time of threads that run is counted late, and would seem to be theirs.
+                // The kernel counts CPU time of running threads late; it would seem to belong to
+                // ended ones.
                 ENDED if !all_asleep => continue,
-                // They may have computed at the same time, and waited all the time.
+                // They may have computed at the same time, and waited all the while.
                 ENDED if computed > Duration::ZERO => (computed / self.cores, wall),
-                // It does not work for calls alone.
+                // A thread that still runs does other work than the calls.
                 _ if times.runs => (computed, Duration::ZERO),
                 _ => (computed, times.waited.saturating_sub(before.waited)),
             };
             if Some(task) != process {
                 on_others += computed;
             }
-            // CPU time of a thread that runs is counted late: some may be from before the request.
+            // CPU time of a running thread is counted late, so some may be from before the request.
             busiest = busiest.max(longest.min(wall));
             no_waits = no_waits.saturating_sub(waited);
         }
-        // Waits of several threads may be at the same time, and while the worker computes.
+        // Several threads may wait at the same time, and while the worker computes.
         let wall = wall
             .saturating_sub(waited.saturating_sub(on_others))
             .max(busiest);
@@ -131,7 +135,8 @@ impl RequestClock<'_> {
         }))
     }
 
-    /// The errors in a reply. `None`: the worker cannot repeat these.
+    /// Repeats calls, and returns the errors of the reply. Returns `None` if the worker cannot
+    /// repeat calls.
     pub(super) fn repeated(
         &mut self,
         request: Repeat,

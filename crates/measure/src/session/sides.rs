@@ -9,7 +9,7 @@ use regatta_core::metric::ratio_in_turns;
 use regatta_core::record::{Compared, Outcome, PairSide};
 use regatta_core::suite::Metric;
 
-/// The base's case and the head's, of a block that has both.
+/// Returns base and head, if the block has both.
 fn pair<'b, 'l, 'a>(
     block: &'b mut [LaneCase<'l, 'a>],
 ) -> Option<(&'b mut LaneCase<'l, 'a>, &'b mut LaneCase<'l, 'a>)> {
@@ -23,8 +23,8 @@ fn pair<'b, 'l, 'a>(
     }
 }
 
-/// Compares the head's results with the base's, of an operator without a reference: those of the first
-/// call, or of the last one where samples were taken.
+/// Compares the head's results with the base's for an operator without a reference. These are the
+/// results of the last call if samples were taken (`after_timing`), and else of the first.
 pub(super) fn compare_results<E>(
     block: &mut [LaneCase<'_, '_>],
     sides: &mut RunningSides<'_, E>,
@@ -56,7 +56,7 @@ pub(super) fn compare_results<E>(
     }
 }
 
-/// Compares what a call of a script returned on both sides, where both have it ready.
+/// Compares what a script's call returned on both sides, if both are ready.
 pub(super) fn compare_calls<E>(block: &mut [LaneCase<'_, '_>], sides: &mut RunningSides<'_, E>) {
     let Some((base, head)) = pair(block) else {
         return;
@@ -85,7 +85,7 @@ pub(super) fn compare_calls<E>(block: &mut [LaneCase<'_, '_>], sides: &mut Runni
     }
 }
 
-/// Keeps with the head by how much its samples lie above the base's.
+/// Stores in the head the ratio of its samples to the base's.
 pub(super) fn compare_turns(block: &mut [LaneCase<'_, '_>]) {
     let Some((base, head)) = pair(block) else {
         return;

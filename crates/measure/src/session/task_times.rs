@@ -11,17 +11,18 @@ use nix::libc;
 
 use crate::worker::descendants::tree;
 
-/// Times of a thread, since it began.
+/// Times of a thread since it started.
 #[derive(Clone, Copy, Default)]
 pub(super) struct ThreadTimes {
     pub(super) computed: Duration,
-    /// It was ready and had no core.
+    /// The time in which it was ready and had no core.
     pub(super) waited: Duration,
-    /// It is ready or has a core.
+    /// True if it is ready or has a core.
     pub(super) runs: bool,
 }
 
-/// The times of the thread of this folder, or of the main thread of a process.
+/// The times of the thread or process whose /proc folder this is. For a process, those of its main
+/// thread.
 pub(super) fn times(folder: &str) -> ThreadTimes {
     let text = fs::read_to_string(format!("{folder}/schedstat")).unwrap_or_default();
     let mut figures = text.split_whitespace().map(|figure| figure.parse().ok());
@@ -33,16 +34,17 @@ pub(super) fn times(folder: &str) -> ThreadTimes {
     }
 }
 
-/// The time that a worker that has replied may take until it waits for the next request.
+/// The time that a worker may take after its reply until it waits for the next request.
 const SETTLING: Duration = Duration::from_millis(100);
 
-/// The id of all threads and processes that have ended, of which CPU time alone is known.
+/// Stands for all threads and processes that have ended. Only their CPU time is known.
 pub(super) const ENDED: u32 = 0;
 
-/// Times of the threads of a worker and of its children, by their ids. Waits for a while until the
-/// worker's main thread sleeps, or all do.
+/// Times of the threads of a worker and of its children, by id. First waits, for at most
+/// [`SETTLING`], until the worker's main thread sleeps; until all threads do if `all`.
 pub(super) fn times_of_tasks(process: u32, all: bool) -> BTreeMap<u32, ThreadTimes> {
-    // The kernel counts a thread's time up to the last tick while it runs, and exactly once it waits.
+    // The kernel's count of a running thread's time ends at the last tick. It is exact once the
+    // thread sleeps.
     let began = Instant::now();
     let runs = |task: u32| !is_asleep(task);
     while (runs(process) || all && threads(process).into_iter().any(runs))
@@ -82,7 +84,7 @@ fn threads(process: u32) -> Vec<u32> {
     ids.collect()
 }
 
-/// Time that this thread and the reader of a worker's replies were ready and had no core.
+/// The time in which this thread and the reader of a worker's replies were ready and had no core.
 pub(super) fn waits_of_harness(reader: Option<u32>) -> Duration {
     let of_reader = reader.map(|thread| times(&format!("/proc/self/task/{thread}")).waited);
     of_reader.unwrap_or_default() + times("/proc/thread-self").waited
@@ -95,15 +97,15 @@ fn is_asleep(process: u32) -> bool {
         .is_some_and(|(_, rest)| rest.starts_with('R'))
 }
 
-/// CPU time of a process, with that of threads that have ended.
+/// CPU time of a process, with that of its ended threads.
 fn cpu_of(process: u32) -> Duration {
-    // As `MAKE_PROCESS_CPUCLOCK` of Linux has it.
+    // The clock's id, as Linux's `MAKE_PROCESS_CPUCLOCK` computes it.
     let clock = (!process.cast_signed() << 3) | 2;
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: it writes the time that it is given; of a process that is gone, nothing.
+    // SAFETY: it writes only `time`, and nothing if the process has ended.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     Duration::new(
         time.tv_sec.unsigned_abs(),
@@ -111,26 +113,27 @@ fn cpu_of(process: u32) -> Duration {
     )
 }
 
-/// CPU time of the processes that a worker started, those included that have ended.
+/// CPU time of the processes that a worker started, including ended ones.
 pub(super) fn cpu_of_children(process: u32) -> Duration {
     let own = ticks(process, 2..4);
     let living = tree(process).into_iter().map(|child| ticks(child, 0..4));
     let all: u64 = living.sum::<u64>() + own;
-    // Linux gives these in hundredths of a second, on every architecture.
+    // These are in hundredths of a second on every architecture.
     Duration::from_millis(10 * all)
 }
 
-/// The sum of some of utime, stime, cutime and cstime.
+/// The sum of a range of utime, stime, cutime and cstime.
 fn ticks(process: u32, fields: Range<usize>) -> u64 {
     counters(process, 11 + fields.start..11 + fields.end)
 }
 
-/// Page faults for which nothing was read from a disk.
+/// Minor page faults: those that read nothing from a disk.
 pub(super) fn page_faults(process: u32) -> u64 {
     counters(process, 7..8)
 }
 
-/// The sum of fields after the name in /proc/pid/stat: the tenth field of proc_pid_stat(5) is 7.
+/// The sum of a range of fields after the name in /proc/pid/stat. Field 7 here is the tenth of
+/// proc_pid_stat(5).
 fn counters(process: u32, fields: Range<usize>) -> u64 {
     let stat = fs::read(format!("/proc/{process}/stat")).unwrap_or_default();
     let stat = String::from_utf8_lossy(&stat).into_owned();

@@ -19,7 +19,7 @@ use regatta_worker::protocol::{
 };
 use regatta_worker::units::Nanoseconds;
 
-/// Too large for the harness to compute, so that made-up probes pass.
+/// Too large for the harness to compute, so made-up probes pass.
 const SUITE: &str = r#"
 description = "two cases"
 [measure]
@@ -41,7 +41,8 @@ fn suite() -> Suite {
     suite::load(path.to_str().unwrap()).unwrap()
 }
 
-/// A worker's reactions to requests of a kind; without an entry its answer is right.
+/// A scripted worker's reactions, by kind of request. A kind without an entry gets a correct
+/// answer.
 type Answers = BTreeMap<&'static str, Reaction>;
 
 #[derive(Clone)]
@@ -57,7 +58,7 @@ const DIES: Reaction = Reaction::Fails(|_, _| {
 const HANGS: Reaction =
     Reaction::Fails(|asked, limit| WorkerError::new("", WorkerFailure::TimedOut { asked, limit }));
 
-/// Everything that was asked of any worker, with its limit, and every start.
+/// Every request to any worker with its time limit, and every start.
 type Log = Arc<Mutex<Vec<(String, Duration)>>>;
 
 struct Scripted {
@@ -174,33 +175,33 @@ impl Conversation for Scripted {
     }
 }
 
-/// The time that inputs take to change.
+/// The time that a change of the inputs takes.
 const CHANGE: Duration = Duration::from_micros(50);
 
 fn repeated(errors: BTreeMap<String, TensorError>) -> ReplyBody {
     ReplyBody::Repeated { errors }
 }
 
-/// Samples that are bound by the harness's clock.
+/// Samples, and the calls by which the harness's clock bounds them.
 #[derive(Clone, Copy)]
 struct Bound {
     /// The time of a call by the samples, and by the harness's clock.
     claim: Duration,
     call: Duration,
-    /// The error of calls that were repeated.
+    /// The error in repeated calls.
     error: f64,
     invocation: u32,
-    /// The time of a call in an invocation before it.
+    /// The time of a call in an earlier invocation.
     before: Option<Duration>,
-    /// Requests for calls that take 5 ms more yet, where those without calls take 1 ms more, and changes
-    /// 0.3 ms.
+    /// Requests that are delayed at first: those for calls by 5 ms, those without calls by 1 ms,
+    /// and changes by 0.3 ms.
     delayed: Option<u32>,
-    /// Threads that compute, and wait for cores, beside a request for one call.
+    /// Threads that compute, and wait for cores, during a request for one call.
     busy: usize,
-    /// Requests for calls on several threads, one right after the other, that are slow yet, where a
-    /// request without calls lets threads sleep.
+    /// On several threads, requests for calls are slow at first, if one follows the other. A
+    /// request without calls lets threads sleep, and the next ones are slow again.
     slow: Option<u32>,
-    /// True where other programs disturbed the samples.
+    /// True if other programs disturbed the samples.
     disturbed: bool,
 }
 
@@ -218,7 +219,7 @@ const BOUND: Bound = Bound {
     disturbed: false,
 };
 
-/// The outcome where such samples are not kept, and the number of requests.
+/// The outcome if the samples are refused, and the number of requests.
 fn bound_by(bound: Bound) -> (Result<(), Outcome>, usize) {
     let log: Log = Arc::default();
     let mut worker = Scripted {
@@ -237,7 +238,7 @@ fn bound_by(bound: Bound) -> (Result<(), Outcome>, usize) {
         log: log.clone(),
     };
     let (mut state, mut spent) = (SessionState::new(None), TimeSpent::default());
-    // The speed of this machine's cores plays no part.
+    // Leaves the speed of this machine's cores out.
     state.cores.clear();
     let case = &suite.cases[0];
     if let Some(before) = bound.before {
@@ -276,8 +277,8 @@ fn bound_by(bound: Bound) -> (Result<(), Outcome>, usize) {
 
 #[test]
 fn samples_that_are_shorter_than_calls_by_the_harness_s_clock_are_refused() {
-    // The first call; one call, four where that is short, none, changes alone, and the check. Where
-    // other tests delay them, calls are made again.
+    // The first call; then one call (four if that is short), none, changes alone, and the check.
+    // Calls are repeated if other tests delay them.
     let (bound, requests) = bound_by(BOUND);
     assert_eq!(bound, Ok(()));
     assert!(requests >= 5, "{requests}");
@@ -313,7 +314,8 @@ fn samples_that_are_shorter_than_calls_by_the_harness_s_clock_are_refused() {
     assert!(requests >= 3 * 24, "the shortest of many: {requests}");
 }
 
-/// Requests of one call that other programs delayed at first would be as long as one without calls.
+/// Other programs delay the first requests, so that a request of one call takes as long as one
+/// without calls.
 #[test]
 fn delays_of_the_first_requests_hide_no_calls() {
     let (refused, _) = bound_by(Bound {
@@ -325,7 +327,7 @@ fn delays_of_the_first_requests_hide_no_calls() {
     assert!(refused.is_err());
 }
 
-/// Code under test knows whether it was called, and can be late with other replies.
+/// Code under test can know that it was not called, and delay replies without calls too.
 #[test]
 fn late_replies_to_requests_without_calls_hide_no_calls() {
     let (refused, _) = bound_by(Bound {
@@ -337,15 +339,16 @@ fn late_replies_to_requests_without_calls_hide_no_calls() {
     assert!(refused.is_err());
 }
 
-/// Threads of a library wait for cores while the calling thread waits for the device: their waits
-/// are no part of its time.
+/// Threads of a library wait for cores while the calling thread waits for the device. These waits
+/// are not part of its time.
 #[test]
 fn waits_of_other_threads_do_not_shorten_few_calls() {
     let (bound, _) = bound_by(Bound { busy: 8, ..BOUND });
     assert_eq!(bound, Ok(()));
 }
 
-/// Threads of a matrix product that slept between requests shared one core for a tenth of a second.
+/// Threads of a matrix product slept between requests and then shared one core for a tenth of a
+/// second.
 #[test]
 fn threads_that_wake_refuse_no_samples() {
     let (bound, _) = bound_by(Bound {
@@ -361,7 +364,7 @@ fn threads_that_wake_refuse_no_samples() {
     assert!(refused.is_err());
 }
 
-/// No core is looked at here, so the requests may have been disturbed as well.
+/// No core's speed is known here, so the requests may have been disturbed as well.
 #[test]
 fn other_programs_explain_a_part_of_a_call() {
     let beside = Bound {
@@ -377,7 +380,7 @@ fn other_programs_explain_a_part_of_a_call() {
     assert!(refused.is_err());
 }
 
-/// Starts workers, the first with these answers and later ones right.
+/// Starts workers. The first gives `answers`, later ones correct replies.
 struct Starts {
     answers: Answers,
     log: Log,
@@ -400,7 +403,7 @@ impl Launcher for Starts {
 struct Silent;
 impl Observer for Silent {}
 
-/// The outcomes of both cases if the first worker answers so, and the requests it got.
+/// The outcomes of both cases if the first worker gives `answers`, and the requests to it.
 fn ran(answers: Answers) -> (Vec<Outcome>, Vec<String>, Vec<Duration>) {
     let (entries, log) = kept(answers);
     let outcomes = entries.into_iter().map(|entry| entry.outcome).collect();
@@ -408,12 +411,12 @@ fn ran(answers: Answers) -> (Vec<Outcome>, Vec<String>, Vec<Duration>) {
     (outcomes, asked, limits)
 }
 
-/// The entries of both cases, and what was asked.
+/// The entries of both cases, and all requests.
 fn kept(answers: Answers) -> (Vec<Entry>, Log) {
     kept_on(answers, None)
 }
 
-/// The same on a machine that is watched.
+/// The same on a machine that `watch` looks at.
 fn kept_on(answers: Answers, watch: Option<Box<dyn Watch>>) -> (Vec<Entry>, Log) {
     let mut suite = suite();
     (suite.settings.seed, suite.settings.min_samples) = (5, 2);
@@ -457,7 +460,7 @@ fn only(asked: &'static str, reaction: Reaction) -> Answers {
     BTreeMap::from([(asked, reaction)])
 }
 
-/// The first case's fault and reason; the second was measured by a right worker.
+/// The first case's fault and reason. A correct worker measures the second case.
 fn fault(answers: Answers) -> (Fault, String) {
     let (outcomes, ..) = ran(answers);
     match &outcomes[0] {
@@ -479,7 +482,7 @@ fn the_results_of_one_set_and_of_several_are_kept_as_they_were_checked() {
         let each = ["prepare", "measure", "census", "release"];
         let wanted: Vec<&str> = ["start"].into_iter().chain(each).chain(each).collect();
         assert_eq!(asked, wanted);
-        // Releasing has the time limit of the suite.
+        // The suite's time limit holds for releasing too.
         assert_eq!(limits[4], Duration::from_secs(7));
     }
 }
@@ -509,12 +512,12 @@ fn each_failure_is_of_its_fault() {
         assert_eq!(fault(only(asked, DIES)).0, Fault::Crash);
         assert_eq!(fault(only(asked, HANGS)).0, Fault::Hang);
     }
-    // A case that fails in measuring is released too.
+    // A case that fails while it is measured is released too.
     let (_, asked, _) = ran(only("measure", reply(failed())));
     assert_eq!(asked[..4], ["start", "prepare", "measure", "release"]);
 }
 
-/// The results of the case stay, and the worker is replaced.
+/// The case's results stay, and the worker is replaced.
 #[test]
 fn a_failing_release_masks_nothing_and_discards_nothing() {
     let failed = reply(ReplyBody::Failed {
@@ -545,8 +548,8 @@ fn words_without_end_are_not_kept_whole() {
     assert!(kept.ends_with('…'));
 }
 
-/// A machine of two cores that is looked at once a second; others have one and a half of them in
-/// the seconds of this number.
+/// A machine of two cores that is looked at once a second. Other programs use one and a half cores
+/// in second number `loaded`.
 struct Seconds {
     looked: u32,
     loaded: u32,
@@ -576,7 +579,8 @@ impl Watch for Seconds {
     }
 }
 
-/// A case is looked at before and after its first call, and before and after its samples.
+/// The machine is looked at before and after the first call of a case, and before and after its
+/// samples.
 #[test]
 fn what_other_programs_disturb_says_so_and_is_not_taken_again() {
     let clean = kept(Answers::new());
@@ -611,8 +615,8 @@ fn what_other_programs_disturb_says_so_and_is_not_taken_again() {
     }
 }
 
-/// A worker of a pair that takes turns: its samples take so many nanoseconds each, and each request
-/// is logged with its side.
+/// A worker of a pair that takes turns. Its samples take the nanoseconds in `pair.each`, and each
+/// request is logged with its side.
 struct InTurns {
     hello: Hello,
     pair: Pair,
@@ -680,7 +684,8 @@ impl Conversation for InTurns {
     }
 }
 
-/// Starts such workers; so many of them that start beside others have no memory.
+/// Starts workers of a pair. While `crowded` is not 0, a worker that starts beside others has no
+/// memory.
 #[derive(Clone)]
 struct Pair {
     side: &'static str,
@@ -705,7 +710,7 @@ impl Launcher for Pair {
     }
 }
 
-/// Runs a pair, and gives the requests and the entries of base and head.
+/// Runs a pair, and returns the requests and the entries of base and head.
 fn ran_in_turns(
     each: [Vec<f64>; 2],
     samples: (u32, u32),
@@ -714,7 +719,7 @@ fn ran_in_turns(
     ran_abreast(each, samples, crowded, (1, false))
 }
 
-/// Runs so many pairs at the same time; in their workers a tuner may choose.
+/// Runs several pairs at the same time. If `tunes`, a tuner makes a choice in their workers.
 fn ran_abreast(
     each: [Vec<f64>; 2],
     (min_samples, samples): (u32, u32),
@@ -802,7 +807,7 @@ fn a_pair_swaps_places_each_turn_until_its_own_error_is_small() {
 fn samples_of_one_side_end_once_their_error_is_small() {
     let wide: Vec<f64> = (0..40).map(|at| 1e6 * f64::from(1 + at % 2)).collect();
     for (times, taken) in [(vec![1e6], 20), (wide, 40)] {
-        // The head has no memory beside the base, so one follows the other.
+        // The head has no memory beside the base, so the two run one after the other.
         let (_, [base, head]) = ran_in_turns([times.clone(), times], (2, 40), 1);
         for side in [&base, &head] {
             let measured = only_measured(side);

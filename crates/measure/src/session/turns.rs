@@ -1,15 +1,15 @@
-//! Takes the samples of a block: two sides take turns, one of which works while the other waits.
+//! Takes the samples of a block. Two sides take turns: one works while the other waits.
 //!
-//! Other programs come and go within seconds. Measured one after the other, two processes find
-//! another machine each; in turns of a few samples they share it.
+//! Other programs come and go within seconds. If two processes are measured one after the other,
+//! each finds a different machine; if they take turns of a few samples, they share it.
 
 use super::lane::{LaneCase, RunningSides, Stage};
 use regatta_core::metric::turn_ratios;
 use regatta_core::record::median;
 use regatta_core::suite::Metric;
 
-/// Has each worker of a block that is ready take its samples, in turns where there are two. Two sides
-/// swap places from one round to the next.
+/// Asks each ready worker of a block for its samples. Two workers take turns, and swap their order
+/// from one round to the next.
 pub(super) fn take_turns<E>(block: &mut [LaneCase<'_, '_>], sides: &mut RunningSides<'_, E>) {
     let suite = sides.head.session.suite;
     if suite.settings.structure_only {
@@ -34,7 +34,7 @@ pub(super) fn take_turns<E>(block: &mut [LaneCase<'_, '_>], sides: &mut RunningS
             let session = &mut sides.get(case.side()).session;
             paused |= case.turn(session, in_turns, last);
         }
-        // A worker that pauses more often than the request says has no end.
+        // A worker must not pause more often than the request says, or this would never end.
         let turns = ready.iter().filter_map(|case| case.turns.as_ref());
         let most = turns.map(|turns| turns.measure.samples / turns.measure.pause_every.max(1));
         if !paused || round > most.max().unwrap_or(0) {
@@ -45,8 +45,9 @@ pub(super) fn take_turns<E>(block: &mut [LaneCase<'_, '_>], sides: &mut RunningS
     }
 }
 
-/// True where the samples are enough: so many, and their error is small beside the threshold, by their
-/// spread; of two sides that take turns the error of the pair's ratio, by the spread of the turns.
+/// True if there are at least `min_samples` and their error is small beside `threshold`. The error
+/// of one side follows from the spread of its samples; of a pair it is the error of the ratio, from
+/// the spread of the turns.
 fn are_enough(ready: &[&mut LaneCase<'_, '_>], min_samples: u32, threshold: f64) -> bool {
     let turns = ready.iter().map(|case| case.turns.as_ref());
     let Some(turns) = turns.collect::<Option<Vec<_>>>() else {
@@ -67,14 +68,15 @@ fn are_enough(ready: &[&mut LaneCase<'_, '_>], min_samples: u32, threshold: f64)
         return false;
     };
     let apart: Vec<f64> = logs.iter().map(|log| (log - middle).abs()).collect();
-    // The error of a median from the median distance to it, in a normal distribution.
+    // The standard error of a median, from the median absolute deviation of a normal distribution.
     let error = 1.2533 * 1.4826 * median(&apart).unwrap_or(f64::MAX) / (logs.len() as f64).sqrt();
     let next = first.device_ns.len() as u32 + first.measure.pause_every;
     next >= min_samples && error <= threshold / SMALL_ERROR
 }
 
-/// Samples of each side that show the error of a pair, where the suite asks for more.
+/// The number of samples a side after which the error is estimated, even if the suite asks for
+/// more.
 pub(super) const ENOUGH: u32 = 20;
 
-/// An error is small beside a threshold that is so many times as large.
+/// An error is small if the threshold is this many times as large.
 const SMALL_ERROR: f64 = 3.0;
