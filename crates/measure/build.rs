@@ -1,9 +1,9 @@
-//! Embeds what workers in other languages need, since `cargo install` installs binaries alone:
-//! the GPU clock as a shared library, and the Python worker's files.
+//! Embeds the files of workers in other languages, since `cargo install` installs only binaries:
+//! the GPU clock as a shared library, and the Python worker.
 //!
-//! The probe has no dependencies, so one call of rustc is enough. Where that fails (a target
-//! without shared libraries) the build omits it: Python workers then time by plain
-//! events, and `regatta doctor` says so.
+//! The probe has no dependencies, so a single call of rustc builds it. If that fails (on a target
+//! without shared libraries), it is left out: Python workers then time with plain events, and
+//! `regatta doctor` reports that.
 
 use std::env;
 use std::ffi::OsString;
@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The Python worker's package, from this crate's folder.
+/// The Python worker's package, relative to this crate's folder.
 const PYTHON: &str = "../../python/regatta_worker";
 
 fn main() {
@@ -28,8 +28,8 @@ fn main() {
     }
 }
 
-/// Names and texts of the Python worker's package, and the libraries in it: each has a file
-/// `libraries/LIBRARY.py`, so that one more is one more file.
+/// Rust source with the names and texts of the Python worker's files, and the names of its
+/// libraries. Each library has a file `libraries/LIBRARY.py`, so a new one needs only a new file.
 fn python_files() -> String {
     let root = Path::new(&variable("CARGO_MANIFEST_DIR")).join(PYTHON);
     let mut files = Vec::new();
@@ -51,7 +51,7 @@ fn python_files() -> String {
     )
 }
 
-/// Adds the `.py` files of a folder and of those below it; a name is the path from `root`.
+/// Adds the `.py` files in a folder and below. Names are paths from `root`.
 fn collect(folder: &Path, prefix: &str, files: &mut Vec<(String, PathBuf)>) {
     println!("cargo::rerun-if-changed={}", folder.display());
     for entry in fs::read_dir(folder).expect("the folder is part of the source") {
@@ -78,7 +78,7 @@ fn compile(library: &Path) -> Result<(), String> {
         .args(["--crate-name", "regatta_probe", "--crate-type", "cdylib"])
         .args(["--edition", "2024", "-C", "strip=symbols", "-C"])
         .arg(format!("opt-level={}", variable("OPT_LEVEL").display()))
-        // The same source gives the same library wherever it lies.
+        // The same source gives the same library in any folder.
         .arg("--remap-path-prefix")
         .arg(format!("{}=crates/probe/src", source.display()))
         .arg("--target")

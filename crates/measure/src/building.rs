@@ -1,5 +1,6 @@
-//! Builds what a suite says, measures how long that takes, and keeps it: of a suite beside its
-//! reports, of an environment beside its lock. A run is of those builds whose outcome is there.
+//! Runs the build command of a suite or an environment, times it, and stores the result: for a
+//! suite beside its reports, for an environment beside its lock. A run has those builds whose
+//! outputs still exist.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,30 +23,30 @@ use regatta_core::secrets;
 use regatta_core::suite::Suite;
 use regatta_core::suite::workers::Build;
 
-/// The end of a log in which the words of a fault are looked for.
+/// Bytes at the end of a log that are searched for the failure.
 const LOG: u64 = 64 << 20;
 
-/// Why something was not built.
+/// The reason for which a build failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildingError {
-    /// Nothing was built: the command cannot be started, or a file not be written.
+    /// Nothing was built: the command cannot be started, or a file cannot be written.
     #[error("{0}")]
     NotStarted(String),
-    /// The command failed, took too long, or did not make what it should.
+    /// The command failed, took too long, or did not make its outputs.
     #[error("`{command}` {what}")]
     Failed {
         /// The command.
         command: String,
-        /// The failure, with the place of its log.
+        /// The failure, and where its log is.
         what: String,
     },
 }
 
-/// Builds what a suite says, in a folder: a checkout, or a worktree of a revision. What the
-/// command prints goes to `log`, or to standard error.
+/// Runs a suite's build command in `folder`: a checkout, or a worktree of a revision. Its output
+/// goes to `log`, or to standard error.
 ///
 /// # Errors
-/// When it cannot be started, fails, takes too long, or does not make what it should.
+/// The command cannot be started, fails, takes too long, or does not make its outputs.
 pub fn build(suite: &Build, folder: &Path, log: Option<&Path>) -> Result<Built, BuildingError> {
     let failed = |what: String| BuildingError::Failed {
         command: secrets::command_line(&suite.command).join(" "),
@@ -76,7 +77,7 @@ fn start(suite: &Build, folder: &Path, log: Option<&Path>) -> Result<Started, Bu
     };
     let streams = match log {
         Some(path) => {
-            // Without the lines of a build before this one.
+            // Drops the lines of an earlier build.
             let file = fs::write(path, "");
             let file = file.and_then(|()| fs::OpenOptions::new().append(true).open(path));
             let copied = file.and_then(|file| Ok((file.try_clone()?, file)));
@@ -110,7 +111,7 @@ fn cannot_start(suite: &Build, folder: &Path, error: &io::Error) -> BuildingErro
     BuildingError::NotStarted(format!("cannot start {program}: {why}"))
 }
 
-/// The place of a failure's log, or the lines that name the failure, without secrets.
+/// The place of a failure's log, or its lines that name the failure, without secrets.
 fn words(suite: &Build, log: Option<&Path>) -> String {
     let Some(path) = log else {
         return "; its output is above".to_owned();
@@ -124,28 +125,28 @@ fn words(suite: &Build, log: Option<&Path>) -> String {
     format!("; from {}:\n{excerpt}", path.display())
 }
 
-/// Name of the file beside a suite's reports.
+/// The name of the file beside a suite's reports.
 const BUILD_FILE: &str = "build.json";
 
-/// A build that was measured, and what it made.
+/// A measured build, and its outputs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct BuildNote {
     command: Vec<String>,
-    /// The cost of a complete build; `None` if everything was there already.
+    /// The cost of a complete build; `None` if all outputs existed already.
     built: Option<Built>,
-    /// The time in nanoseconds since 1970 at which each of its outputs, or the newest file in it,
-    /// was changed.
+    /// The modification time of each output, or of the newest file in it, in nanoseconds since
+    /// 1970.
     made: BTreeMap<PathBuf, u64>,
-    /// Files that git knows and that it changes in a revision, by checksums.
+    /// Checksums of files that git tracks and that the build changes in a revision.
     #[serde(default)]
     changed: BTreeMap<PathBuf, String>,
 }
 
-/// Notes in a file what a build in the folder `here` took, and what it `changed` of files that git
-/// knows.
+/// Writes a note of a build in the folder `here` to `file`: its cost, and the files tracked by git
+/// that it `changed`.
 ///
 /// # Errors
-/// When the file cannot be written.
+/// The file cannot be written.
 pub(crate) fn note(
     file: &Path,
     build: &Build,
@@ -167,12 +168,12 @@ fn read_note(file: &Path) -> Option<BuildNote> {
     serde_json::from_str(&text).ok()
 }
 
-/// The changes of a build to files that git knows, as noted in a file.
+/// The tracked files that a build changed, as noted in `file`.
 pub(crate) fn noted_changes(file: &Path) -> BTreeMap<PathBuf, String> {
     read_note(file).map_or_else(BTreeMap::new, |note| note.changed)
 }
 
-/// The cost of this build as a file notes it, if its outputs are still there unchanged.
+/// The cost of this build as noted in `file`, if its outputs still exist unchanged.
 pub(crate) fn noted(file: &Path, build: &Build, here: &Path) -> Option<Built> {
     let note = read_note(file)?;
     let same = note.command == secrets::command_line(&build.command)
@@ -185,16 +186,16 @@ pub(crate) fn noted(file: &Path, build: &Build, here: &Path) -> Option<Built> {
 pub struct SuiteBuild {
     /// The cost of the build.
     pub built: Built,
-    /// False where what it makes was there already and was left as it was: what it took is
-    /// that of finding so.
+    /// False if the outputs existed already and did not change. The cost is then only that of
+    /// checking this.
     pub rebuilt: bool,
 }
 
-/// Builds what a suite says, here, and keeps what that took in `folder`, where runs of the
-/// suite look for it.
+/// Runs a suite's build command here, and stores the cost in `folder`, where runs of the suite look
+/// for it.
 ///
 /// # Errors
-/// As [`build`], or when it cannot be kept.
+/// As [`build`], or the note cannot be written.
 pub fn build_suite(build: &Build, folder: &Path) -> Result<SuiteBuild, BuildingError> {
     let here = Path::new(".");
     let before = stamps(build, here);
@@ -212,8 +213,8 @@ pub fn build_suite(build: &Build, folder: &Path) -> Result<SuiteBuild, BuildingE
     Ok(SuiteBuild { built, rebuilt })
 }
 
-/// The builds for a run of a suite with these workers, by their kind. `folder` is where
-/// [`build_suite`] keeps, `default` the environment of workers that name none.
+/// The builds for a run of a suite with these workers, by kind. `folder` is where [`build_suite`]
+/// stores its note; `default` is the environment of workers that name none.
 pub fn builds_of_run(
     suite: &Suite,
     workers: &[String],
@@ -238,8 +239,9 @@ pub fn builds_of_run(
     builds
 }
 
-/// A file of this folder that changed after the last build of a suite, by hand or by
-/// [`build_suite`], which keeps it in `folder`; `None` where nothing changed, or no build is known.
+/// A file of this folder that changed after the suite's last build, whether by hand or by
+/// [`build_suite`], which keeps its note in `folder`. `None` if nothing changed, or no build is
+/// known.
 pub(crate) fn not_built(build: &Build, folder: &Path) -> Option<PathBuf> {
     let built = last_built(build, folder)?;
     let sources = sources(&build.makes).into_iter();
@@ -248,7 +250,7 @@ pub(crate) fn not_built(build: &Build, folder: &Path) -> Option<PathBuf> {
     (last > built).then_some(path)
 }
 
-/// The time of the last build that is known, in nanoseconds since 1970.
+/// The time of the last known build, in nanoseconds since 1970.
 pub(crate) fn last_built(build: &Build, folder: &Path) -> Option<u64> {
     let made = stamps(build, Path::new("."))?.into_values().max();
     // A suite of the same name elsewhere has its reports, and this note, in the same folder.
@@ -257,14 +259,14 @@ pub(crate) fn last_built(build: &Build, folder: &Path) -> Option<u64> {
     made.max(own.and_then(|_| newest(&file).ok()))
 }
 
-/// All that a build makes, as it is; `None` where something is not there.
+/// The modification times of all outputs of a build; `None` if one is missing.
 fn stamps(build: &Build, here: &Path) -> Option<BTreeMap<PathBuf, u64>> {
     let makes = build.makes.iter();
     let stamps = makes.map(|path| Some((path.clone(), newest(&here.join(path)).ok()?)));
     stamps.collect()
 }
 
-/// When a file, or the newest of all that is in a folder, was changed. The files that Python writes
+/// The modification time of a file, or of the newest file in a folder. Files that Python writes
 /// beside imported modules do not count.
 fn newest(path: &Path) -> io::Result<u64> {
     let metadata = fs::symlink_metadata(path)?;
@@ -282,7 +284,7 @@ fn newest(path: &Path) -> io::Result<u64> {
             newest = newest.max(self::newest(&entry.path())?);
         }
     }
-    // A folder changes when an entry is made in it or removed.
+    // A folder's own time changes when an entry is added or removed.
     Ok(if is_imported {
         newest
     } else {

@@ -1,4 +1,4 @@
-//! Which command starts a worker, and what of it travels inside this executable: the GPU clock as
+//! The command that starts a worker, and the files for it inside this executable: the GPU clock as
 //! a shared library, and the Python worker.
 
 use std::collections::BTreeMap;
@@ -18,18 +18,18 @@ use regatta_core::suite::operators::BUILT_IN_REFERENCE;
 use regatta_core::suite::script::Script;
 use regatta_core::suite::workers::{OwnWorker, PythonCode};
 
-/// Folders that Python searches for modules before all others.
+/// Environment variable with the folders that Python searches first for modules.
 const PYTHONPATH: &str = "PYTHONPATH";
 
-/// A variable by which all processes have the words of a set in one order: a script that runs over one
-/// calls its timers in that order.
+/// Environment variable that fixes the order of sets of strings in all processes: a script that
+/// iterates over a set calls its timers in that order.
 const HASH_SEED: &str = "PYTHONHASHSEED";
 
-/// A variable that says whether the processes of Python workers are forked from one that has
-/// imported the library: `no`, or `always`, which fails where that is not sound.
+/// Environment variable that decides whether processes of Python workers are forked from a process
+/// that has imported the library: `no`, or `always`, which fails where forking is not safe.
 const FORK: &str = "REGATTA_FORK";
 
-/// The command of `worker` or `worker@environment`.
+/// The command of a worker, named `worker` or `worker@environment`.
 pub(super) fn worker_spec(
     name: &str,
     suite: &Suite,
@@ -82,7 +82,7 @@ pub(super) fn worker_spec(
     Err(unknown(worker, suite))
 }
 
-/// The process of an operator's reference.
+/// The command of an operator's reference.
 fn reference_spec(
     name: &str,
     operator: &str,
@@ -106,7 +106,7 @@ fn reference_spec(
     python_spec(name, code, environment_name, &environment, Forking::Never)
 }
 
-/// A worker that is this executable.
+/// The command of a worker that is this executable.
 fn own_spec(
     name: &str,
     words: Vec<String>,
@@ -122,8 +122,8 @@ fn own_spec(
     })
 }
 
-/// The arguments that name a user's kernels for regatta's own worker: both files as words of their own, by
-/// which the code that is measured is known (`identity`).
+/// The arguments that give a user's kernels to regatta's own worker. Both files are arguments of
+/// their own, so that the measured code is identified by them (`identity`).
 fn kernels(worker: &str, file: &Path) -> Vec<String> {
     let path = |path: &Path| from_here(path).display().to_string();
     vec![
@@ -137,8 +137,8 @@ fn kernels(worker: &str, file: &Path) -> Vec<String> {
     ]
 }
 
-/// The way that processes of a Python worker are made. One of several ranks imports nothing
-/// that takes time, and starts a process a rank.
+/// The way in which processes of a Python worker are made. A worker of several ranks is not forked:
+/// it imports nothing that takes time, and starts a process for each rank.
 fn forking(worker: &str, environment: &Environment) -> Result<Forking, SetupError> {
     let own = environment.env.get(FORK).cloned();
     match own.or_else(|| std::env::var(FORK).ok()).as_deref() {
@@ -152,8 +152,8 @@ fn forking(worker: &str, environment: &Environment) -> Result<Forking, SetupErro
     }
 }
 
-/// The arguments that name a user's functions for the Python worker: a file and a module as words of their
-/// own, by which the code that is measured is known (`identity`).
+/// The arguments that give a user's functions to the Python worker. The file or module is an
+/// argument of its own, so that the measured code is identified by it (`identity`).
 fn functions(worker: &str, code: &PythonCode, function: Option<&String>) -> Vec<String> {
     let mut words = match code {
         PythonCode::File(path) => vec!["--file".to_owned(), from_here(path).display().to_string()],
@@ -166,16 +166,16 @@ fn functions(worker: &str, code: &PythonCode, function: Option<&String>) -> Vec<
     words
 }
 
-/// The arguments that name a script for the Python worker: its file and its arguments as words of their own, by
-/// which the code that is measured is known (`identity`).
+/// The arguments that give a script to the Python worker. Its file and its arguments are arguments
+/// of their own, so that the measured code is identified by them (`identity`).
 fn script(worker: &str, script: &Script) -> Vec<String> {
     let file = from_here(&script.file).display().to_string();
     let words = ["--script", &file, "--name", worker, "--"].map(str::to_owned);
     [words.to_vec(), script.arguments.clone()].concat()
 }
 
-/// A path below the folder that regatta was started in, from there: the worker of another version
-/// is started in the folder that stands for it, and has its own file there.
+/// Makes a path below the current folder relative. The worker of another version is started in that
+/// version's folder, and finds its own file there.
 pub(super) fn from_here(path: &Path) -> PathBuf {
     let here = std::env::current_dir().unwrap_or_default();
     path.strip_prefix(here).unwrap_or(path).to_owned()
@@ -202,7 +202,7 @@ fn python_spec(
     let mut env: Vec<(String, String)> = environment.env.clone().into_iter().collect();
     if !environment.paths.is_empty() {
         let mut paths = environment.paths.clone();
-        // The environment's own stands in place of what this process was started with.
+        // The environment's own value replaces the one of this process.
         let own = environment.env.get(PYTHONPATH).cloned();
         let path = own.or_else(|| std::env::var(PYTHONPATH).ok());
         paths.extend(path.filter(|path| !path.is_empty()));
@@ -210,7 +210,7 @@ fn python_spec(
         env.push((PYTHONPATH.to_owned(), paths.join(":")));
     }
     env.extend(clock_variable(&environment.env)?);
-    // A worker is read-only to the user's checkout and talks on its own channel.
+    // A worker must not write into the user's checkout, and replies on its own channel.
     env.push(("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned()));
     env.push(("PYTHONUNBUFFERED".to_owned(), "1".to_owned()));
     let args = [vec![worker.display().to_string()], code].concat();
@@ -226,7 +226,7 @@ fn python_spec(
     })
 }
 
-/// The library of the GPU clock, unless the environment or the user sets it.
+/// The variable with the GPU clock's library, unless the environment or the user sets it.
 fn clock_variable(
     environment: &BTreeMap<String, String>,
 ) -> Result<Option<(String, String)>, SetupError> {
@@ -242,18 +242,18 @@ fn clock_variable(
     Ok(library.map(|path| (variable.to_owned(), path.display().to_string())))
 }
 
-/// Environment variable that names the GPU clock's library for a worker. Set by the user it is
-/// left alone: another path is another build, an empty value switches the clock off.
+/// Environment variable with the path of the GPU clock's library for a worker. A value set by the
+/// user stays: another path is another build, and an empty value switches the clock off.
 pub const PROBE_VARIABLE: &str = "REGATTA_PROBE";
 
-/// The GPU clock (`crates/probe/`) as build.rs compiled it; empty where it could not.
+/// The GPU clock (`crates/probe/`) as build.rs compiled it; empty if that failed.
 const PROBE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libregatta_probe.so"));
 
-/// Writes the GPU clock into the user's cache and gives its path; `None` when this regatta was
-/// built without.
+/// Writes the GPU clock into the user's cache and returns its path. Returns `None` if this regatta
+/// was built without it.
 ///
 /// # Errors
-/// When the cache cannot be written.
+/// The cache cannot be written.
 pub fn install_probe() -> io::Result<Option<PathBuf>> {
     if PROBE.is_empty() {
         return Ok(None);
@@ -263,18 +263,18 @@ pub fn install_probe() -> io::Result<Option<PathBuf>> {
     Ok(Some(folder.join(NAME)))
 }
 
-// `FILES`, name and text of each, and `LIBRARIES`: build.rs finds them in python.
+// `FILES` (name and text of each) and `LIBRARIES`, which build.rs finds in `python/`.
 include!(concat!(env!("OUT_DIR"), "/python_files.rs"));
 
-/// The package, in a folder that holds nothing else: Python imports from that folder, and
-/// whatever lay in it would shadow a library's module of the same name.
+/// The package's folder, which contains nothing else: Python imports from its parent, so other
+/// files there would shadow modules of libraries.
 pub(super) const PACKAGE: &str = "regatta_worker";
 
-/// Writes the Python worker into the user's cache and gives the folder of its package, which
-/// Python runs as it runs a script.
+/// Writes the Python worker into the user's cache, and returns its package's folder, which Python
+/// runs like a script.
 ///
 /// # Errors
-/// When the cache cannot be written.
+/// The cache cannot be written.
 fn install_python_worker() -> Result<PathBuf, SetupError> {
     let files: Vec<(String, &[u8])> = FILES
         .iter()
@@ -295,7 +295,7 @@ mod tests {
 
     use super::*;
 
-    /// A suite with these environments; the first has the interpreter.
+    /// A suite with these environments. The first one names the interpreter.
     fn suite(environments: [(&str, Environment); 2]) -> Suite {
         let mut environments =
             environments.map(|(name, environment)| (name.to_owned(), environment));
@@ -330,7 +330,7 @@ mod tests {
             own("sequence_parallel", "NCCL_NVLS_ENABLE").as_deref(),
             Some("0")
         );
-        // One that is asked for by name has no other's variables.
+        // An environment that is asked for by name has no variables of another.
         assert_eq!(own("torch@sequence_parallel", "NCCL_NVLS_ENABLE"), None);
         let paths = own("torch@sequence_parallel", "PYTHONPATH");
         assert_eq!(paths.as_deref(), Some("first:second:/own:/other"));
@@ -367,8 +367,8 @@ mod tests {
     fn the_library_in_the_binary_is_the_clock_of_this_version() {
         let path = install_probe().unwrap().expect("built with the clock");
         let path = CString::new(path.to_str().unwrap()).unwrap();
-        // SAFETY: a library without constructors, and a function of the signature that
-        // crates/probe/src/capi.rs gives it.
+        // SAFETY: the library has no constructors, and crates/probe/src/capi.rs defines the
+        // function with this signature.
         let version = unsafe {
             let library = dlopen(path.as_ptr(), 2);
             assert!(!library.is_null(), "{path:?} cannot be loaded");

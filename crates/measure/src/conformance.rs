@@ -1,4 +1,4 @@
-//! Holds a worker to `docs/PROTOCOL.md` and says what is wrong with it.
+//! Checks a worker against `docs/PROTOCOL.md`, and reports violations.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use regatta_worker::protocol::{
 };
 use regatta_worker::units::Bytes;
 
-/// Small problems need no more.
+/// The time limit of a request, enough for small problems.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The results that workers are asked for. Their parameters are left at auto: a call is one problem.
+/// The results that workers are asked for. Parameters stay automatic, so a call is one problem.
 const ASKED: AskedResult = AskedResult {
     seed: 42,
     draw: Some(7),
@@ -24,7 +24,7 @@ const ASKED: AskedResult = AskedResult {
     several: false,
 };
 
-/// One thing that was tried.
+/// A check that was made, with its result.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Check {
     /// The name of the check.
@@ -37,18 +37,18 @@ pub struct Check {
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(tag = "result", content = "detail", rename_all = "lowercase")]
 pub enum CheckResult {
-    /// As the protocol says.
+    /// The worker follows the protocol.
     Passed,
-    /// The worker says it does not do this, which it may.
+    /// The worker reports that it does not support this, which the protocol permits.
     Unsupported(String),
-    /// Against the protocol.
+    /// The worker violates the protocol.
     Failed(String),
 }
 
-/// Goes through the protocol with a worker that has just introduced itself.
+/// Checks a worker that has just introduced itself.
 ///
 /// # Errors
-/// When the worker is lost; the checks made until then are there.
+/// The worker was lost. `checks` has the checks made until then.
 pub fn check(worker: &mut dyn Conversation, checks: &mut Vec<Check>) -> Result<(), WorkerError> {
     let hello = worker.hello().clone();
     let mut conformance = Conformance {
@@ -97,7 +97,7 @@ impl Conformance<'_> {
         );
     }
 
-    /// Asks, and checks that the answer is of the right kind.
+    /// Sends a request, and checks that the reply is of the right kind.
     fn check_reply(
         &mut self,
         name: impl Into<String>,
@@ -216,7 +216,7 @@ impl Conformance<'_> {
         Ok(())
     }
 
-    /// Checks that the worker pauses, as the sides of a pair take turns.
+    /// Checks that the worker pauses, as it must if the sides of a pair take turns.
     fn check_turns(&mut self, id: &str, asked: &Measure) -> Result<(), WorkerError> {
         let request = Measure {
             pause_every: 2,
@@ -245,7 +245,7 @@ impl Conformance<'_> {
         Ok(())
     }
 
-    /// Checks that the worker makes calls for the harness's clock.
+    /// Checks that the worker repeats calls for the harness's clock.
     fn check_repeats(&mut self, id: &str, repeats: bool) -> Result<(), WorkerError> {
         let result = if repeats {
             let request = RequestBody::Repeat(Repeat {
@@ -267,7 +267,8 @@ impl Conformance<'_> {
         Ok(())
     }
 
-    /// Checks that samples are taken on several sets of inputs, and that the last one's result is right.
+    /// Checks that samples were taken on several sets of inputs, and that the result of the last
+    /// call is right.
     fn after_timing(
         &mut self,
         variant: &VariantInfo,

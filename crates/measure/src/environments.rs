@@ -1,10 +1,9 @@
-//! Python environments of a suite: where they lie, and making them from pinned
-//! requirements.
+//! Python environments of a suite: their folders, and their installation from pinned requirements.
 //!
-//! An environment lies in the cache, under a name that holds a checksum of all that it is
-//! made from, contents of local wheels and folders included, so that a changed requirement or a
-//! wheel that was built again is another environment. Its lock, what is really installed in it, is
-//! written last: without one it is not finished.
+//! An environment is a folder in the cache. Its name has a checksum of everything that it is made
+//! from, including the contents of local wheels and folders, so a changed requirement or a rebuilt
+//! wheel gives another environment. Its lock, which lists the packages that are really installed,
+//! is written last: without a lock it is not finished.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -34,32 +33,31 @@ use regatta_worker::case::{NAME_RULE, is_name};
 /// The command line of pip.
 const PIP: &[&str] = &["-m", "pip", "--disable-pip-version-check"];
 
-/// Name of the file of what is installed, a line each.
+/// The file that lists installed packages, one a line.
 const LOCK: &str = "regatta.lock";
-/// Name of the file of what installing took, where something was built.
+/// The file with the cost of the installation, if a package was built.
 const BUILT: &str = "regatta.built.json";
-/// Name of the file of all that pip says while it installs.
+/// The file with pip's whole output during installation.
 const LOG: &str = "pip.log";
-/// The most that is read of that.
+/// The number of bytes of the log that are read, at most.
 const LOG_SIZE: u64 = 256 << 20;
-/// Name of the file that pip installs from.
+/// The file that pip installs from.
 const REQUIREMENTS: &str = "requirements.txt";
 
-/// An environment that is made from requirements, or may be.
+/// An environment that is made from requirements, whether or not it exists yet.
 pub struct PythonEnvironment<'a> {
     name: &'a str,
     environment: &'a Environment,
     folder: PathBuf,
-    /// The folder from which local requirements are: that of a revision if it has them.
+    /// The folder that local requirements are relative to: a revision's if they exist there.
     origin: &'a Path,
 }
 
 impl<'a> PythonEnvironment<'a> {
-    /// The folder of this environment once it is made; `None` if it uses an existing interpreter
-    /// as it is.
+    /// Returns the environment with its folder; `None` if it only uses an existing interpreter.
     ///
     /// # Errors
-    /// When it has no folder, or its name would lead out of that.
+    /// The cache has no folder for it, or its name would lead out of the cache.
     pub fn locate(
         name: &'a str,
         environment: &'a Environment,
@@ -82,7 +80,7 @@ impl<'a> PythonEnvironment<'a> {
         let mut sum = Checksum::default();
         let interpreter = interpreter_of(environment);
         sum.add(&interpreter);
-        // `python3` is another one after an upgrade, whose packages lie elsewhere.
+        // An upgrade may replace `python3` by another version, which has other packages.
         let real =
             program::found(Path::new(&interpreter)).and_then(|path| fs::canonicalize(path).ok());
         sum.add(real.unwrap_or_default().as_os_str().as_encoded_bytes());
@@ -99,7 +97,7 @@ impl<'a> PythonEnvironment<'a> {
         for line in lines {
             sum.add(line);
             for (path, contents) in contents(origin, line) {
-                // The same in each checkout.
+                // The relative path is the same in each checkout.
                 let path = path.strip_prefix(origin).unwrap_or(&path);
                 sum.add(path.as_os_str().as_encoded_bytes());
                 sum.add(contents);
@@ -119,12 +117,12 @@ impl<'a> PythonEnvironment<'a> {
         &self.folder
     }
 
-    /// The packages in it, `name==version` a line; `None` before it is made.
+    /// The installed packages, one `name==version` a line; `None` if it is not made yet.
     pub fn lock(&self) -> Option<String> {
         fs::read_to_string(self.folder.join(LOCK)).ok()
     }
 
-    /// Why pip could not install it, by its last error, where it was tried.
+    /// Pip's last error, if installing failed.
     pub fn last_error(&self) -> Option<String> {
         let log = input::bytes(&self.folder.join(LOG), LOG_SIZE).ok()?;
         let text = String::from_utf8_lossy(&log);
@@ -135,19 +133,19 @@ impl<'a> PythonEnvironment<'a> {
         errors.map(secrets::message)
     }
 
-    /// The cost of the installation, if packages were built; `None` if pip had wheels of
-    /// all of it, or it is not known.
+    /// The cost of the installation if packages were built. `None` if pip had wheels of all
+    /// packages, or if it is unknown.
     pub fn built(&self) -> Option<Built> {
         self.lock()?;
         let text = input::text(&self.folder.join(BUILT), input::WRITTEN_BY_HAND).ok()?;
         serde_json::from_str(&text).ok()
     }
 
-    /// The Python in it, and the lock that keeps others from making it again while it is used. Waits for
-    /// a process that makes it.
+    /// The Python in it, and a lock that keeps others from making it again while it is used.
+    /// Waits for a process that is making it.
     ///
     /// # Errors
-    /// When it is not made.
+    /// It is not made yet.
     pub fn interpreter(&self) -> Result<(PathBuf, LockedFolder), SetupError> {
         let in_use = LockedFolder::shared(&self.folder);
         let in_use = in_use.map_err(|error| self.error(format!(": {error}")))?;
@@ -170,11 +168,12 @@ impl<'a> PythonEnvironment<'a> {
         self.folder.join("bin").join("python")
     }
 
-    /// Makes it where it is not there, or `again` in any case, and gives what is installed in it.
-    /// Everything that pip prints goes to standard error. Waits for processes that make or use it.
+    /// Makes the environment unless it exists, or in any case if `again`, and returns the list of
+    /// installed packages. Pip's output goes to standard error. Waits for processes that make or
+    /// use it.
     ///
     /// # Errors
-    /// When a step fails; then it is not made.
+    /// A step failed; the environment is then not made.
     pub fn make(&self, again: bool) -> Result<String, SetupError> {
         if again {
             let _alone = LockedFolder::alone(&self.folder)?;
@@ -186,10 +185,11 @@ impl<'a> PythonEnvironment<'a> {
         self.lock().ok_or_else(not_made)
     }
 
-    /// Makes it from nothing. No other process uses it.
+    /// Makes it from scratch. The caller has locked it.
     fn build(&self) -> Result<String, SetupError> {
         if self.folder.exists() {
-            // First: what is removed in part must not pass for an environment.
+            // The lock is removed first, so that a partly removed folder is not taken for an
+            // environment.
             let lock = self.folder.join(LOCK);
             match fs::remove_file(&lock) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -206,11 +206,12 @@ impl<'a> PythonEnvironment<'a> {
         }
         create.push(&folder);
         let named = PathBuf::from(interpreter_of(self.environment));
-        // From here, wherever its requirements are.
+        // Resolved from the current folder, whatever folder the requirements are in.
         let interpreter = program::found(&named).and_then(|path| std::path::absolute(path).ok());
         let interpreter = interpreter.unwrap_or(named);
         self.run("making the environment", &interpreter, &create, None)?;
-        // Says what was asked for. An index may be named with a password, which pip alone is given.
+        // The file lists what was asked for. An index URL may contain a password, which only pip
+        // gets.
         let asked = &self.environment.requirements;
         let kept: Vec<String> = asked
             .iter()
@@ -261,7 +262,8 @@ impl<'a> PythonEnvironment<'a> {
         Ok(lock)
     }
 
-    /// Runs a program that ends with this one, with what it starts: installers build.
+    /// Runs a program that is ended with this process, together with its children: installers run
+    /// builds.
     fn run(
         &self,
         step: &str,
@@ -313,7 +315,7 @@ impl<'a> PythonEnvironment<'a> {
     }
 }
 
-/// A file with a text that no folder names, so that it ends with the processes that have it open.
+/// An unnamed file with this text. It disappears with the processes that have it open.
 fn unnamed_file(text: &str) -> io::Result<File> {
     let mut file = tempfile::tempfile()?;
     file.write_all(text.as_bytes())?;
@@ -321,17 +323,17 @@ fn unnamed_file(text: &str) -> io::Result<File> {
     Ok(file)
 }
 
-/// Why an environment cannot be had; what is wrong stands behind its name.
+/// An error about an environment; `what` follows its name.
 fn error(name: impl std::fmt::Display, what: String) -> SetupError {
     SetupError(format!("environment `{name}`{what}"))
 }
 
-/// True where pip says that it has built a wheel: `Created wheel for sloop: filename=…`.
+/// True if pip reports that it built a wheel: `Created wheel for sloop: filename=…`.
 fn builds(log: &[u8]) -> bool {
     String::from_utf8_lossy(log).contains(" Created wheel for ")
 }
 
-/// The requirements that an environment in a folder was made from.
+/// The requirements from which the environment in `folder` was made.
 pub(crate) fn requirements_of(folder: &Path) -> Vec<String> {
     let text = input::text(&folder.join(REQUIREMENTS), input::WRITTEN_BY_HAND);
     text.unwrap_or_default()
@@ -340,9 +342,9 @@ pub(crate) fn requirements_of(folder: &Path) -> Vec<String> {
         .collect()
 }
 
-/// The local files and folders that a requirement names, from the checkout that it is of, with
-/// checksums of their contents, in the order of their names: a wheel, a folder of wheels, a folder
-/// of sources. Nothing of what is not there: pip says what is wrong with it.
+/// The local files and folders that a requirement names relative to `checkout`, with checksums of
+/// their contents, sorted by name: a wheel, a folder of wheels, a folder of sources. Missing ones
+/// are left out, because pip reports them.
 fn contents(checkout: &Path, line: &str) -> Vec<(PathBuf, String)> {
     let found_in = |option: &str| line.strip_prefix(option);
     if let Some(folder) = found_in("--find-links").or_else(|| found_in("-f")) {
@@ -371,9 +373,9 @@ fn contents(checkout: &Path, line: &str) -> Vec<(PathBuf, String)> {
     }
 }
 
-/// The checksum of a wheel, which has gigabytes and is asked for several times by a command.
+/// The checksum of a wheel, cached: wheels can have gigabytes, and a command asks several times.
 fn wheel(path: &Path) -> String {
-    /// A file by its device, number, size and time.
+    /// Identifies a file's contents by device, inode, size and change time.
     type Key = [u64; 5];
     static SUMS: Mutex<BTreeMap<Key, String>> = Mutex::new(BTreeMap::new());
     let Ok(facts) = fs::metadata(path) else {
@@ -387,7 +389,7 @@ fn wheel(path: &Path) -> String {
         .clone()
 }
 
-/// The Python that an environment names, is made with, or is left with.
+/// The Python that an environment uses or is made with: its own, `REGATTA_PYTHON`, or `python3`.
 pub fn interpreter_of(environment: &Environment) -> String {
     let chosen = || std::env::var("REGATTA_PYTHON").ok();
     environment
@@ -397,11 +399,11 @@ pub fn interpreter_of(environment: &Environment) -> String {
         .unwrap_or_else(|| "python3".to_owned())
 }
 
-/// The environment in which the suite's Python workers run that name none, with these
-/// requirements (`jax==0.5.0`) in place of its own of the same packages, and its name.
+/// The environment of the suite's Python workers that name none, with `requirements` (such as
+/// `jax==0.5.0`) in place of its own for the same packages; and a name for it.
 ///
 /// # Errors
-/// When no worker of the suite would run in it.
+/// No worker of the suite would run in it.
 pub fn released(
     suite: &Suite,
     default: Option<&str>,
@@ -413,11 +415,11 @@ pub fn released(
     Ok((name, with(&declared, requirements)))
 }
 
-/// The same of exactly these requirements, which are all that is installed in it, whatever they
-/// say that they depend on. `spec` is what asked for it, and `name` what it is called.
+/// Like [`released`], with exactly these requirements: nothing else is installed, whatever they
+/// depend on. `spec` is the version that was asked for, in messages.
 ///
 /// # Errors
-/// When no worker of the suite would run in it.
+/// No worker of the suite would run in it.
 pub fn locked(
     suite: &Suite,
     default: Option<&str>,
@@ -433,7 +435,7 @@ pub fn locked(
     })
 }
 
-/// The environment that another would take the place of.
+/// The environment that a version would replace.
 fn replaced(suite: &Suite, default: Option<&str>, spec: &str) -> Result<Environment, SetupError> {
     let mut variants = suite.cases.iter().map(|case| &case.variant);
     let python =
@@ -449,8 +451,8 @@ fn replaced(suite: &Suite, default: Option<&str>, spec: &str) -> Result<Environm
     Ok(declared)
 }
 
-/// An environment with these requirements before its own, of which those of the same packages
-/// go.
+/// An environment with `requirements` first, and without its own requirements for the same
+/// packages.
 fn with(declared: &Environment, requirements: &[String]) -> Environment {
     let named: Vec<String> = requirements.iter().map(|line| package(line)).collect();
     let kept = declared.requirements.iter();
@@ -461,7 +463,7 @@ fn with(declared: &Environment, requirements: &[String]) -> Environment {
     }
 }
 
-/// The package of a requirement, as indexes compare names (PEP 503).
+/// The package that a requirement names, normalised as indexes compare names (PEP 503).
 fn package(line: &str) -> String {
     let name = line
         .split(['=', '<', '>', '!', '~', ' ', '[', ';', '@'])

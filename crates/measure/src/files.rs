@@ -1,4 +1,4 @@
-//! Files by their contents: which are code, and their checksums.
+//! Recognises files of code, and computes checksums of files and folders.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,31 +10,33 @@ use regatta_core::cache;
 use regatta_core::checksum::{self, Checksum};
 use regatta_core::text::is_listed;
 
-/// Limits of a walk through a folder. More is not the code of one library, and takes seconds.
+/// Limits of a walk through a folder. A larger folder is not the code of one library, and a walk
+/// would take seconds.
 const MAX_FILES: usize = 50_000;
 const MAX_FOLDERS: usize = 10_000;
 
-/// Files larger than this are known by size and time alone: reading them takes seconds.
+/// Larger files are identified by size and time, since reading them takes seconds.
 const READ_WHOLE: u64 = 512 << 20;
 
-/// Bytes of a folder that are read in all; files beyond are known by size and time.
+/// The number of bytes of a folder that are read. Files beyond that are identified by size and
+/// time.
 const READ_OF_FOLDER: u64 = 256 << 20;
 
-/// Endings of files that are code, or make code.
+/// Extensions of files that are code, or from which code is made.
 const CODE: &str = "
     py pyx pxd pyi so cu cuh cubin ptx fatbin h hh hpp hxx inc inl ipp tpp c cc cpp cxx m mm s asm
     cl hip comp spv rs go zig d nim f f90 f95 f03 for jl java kt scala cs js mjs ts lua rb pl pm php
     r sh bash zsh fish cmake mk bazel bzl";
 
-/// Endings of files that compilers turn into other files.
+/// Extensions of files that compilers turn into other files.
 const COMPILED: &str = "
     pyx pxd cu cuh h hh hpp hxx inc inl ipp tpp c cc cpp cxx m mm s asm cl hip comp rs go zig d nim f
     f90 f95 f03 for cmake mk";
 
-/// Endings of files that a program may read its settings from.
+/// Extensions of files from which a program may read settings.
 const SETTINGS: &str = "json yaml yml cfg ini conf";
 
-/// A larger file of such an ending is data.
+/// The size above which such a file is data.
 const LARGEST_SETTINGS: u64 = 1 << 20;
 
 fn has_ending(path: &Path, endings: &str) -> bool {
@@ -42,19 +44,20 @@ fn has_ending(path: &Path, endings: &str) -> bool {
     ending.is_some_and(|ending| is_listed(ending, endings))
 }
 
-/// True for a file that is code, or makes code, by its name. `libmine.so.1` is code as well.
+/// True if the name is that of code, or of a file from which code is made. `libmine.so.1` is code
+/// too.
 pub(crate) fn is_code(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy());
     let library = name.is_some_and(|name| name.contains(".so."));
     library || has_ending(path, CODE)
 }
 
-/// True for a file that is compiled into another, by its name.
+/// True if the name is that of a file that is compiled into another.
 pub(crate) fn is_compiled(path: &Path) -> bool {
     has_ending(path, COMPILED)
 }
 
-/// The checksum and length of a file's contents; of a large one, its size and time.
+/// The checksum and length of a file's contents; for a large file its size and time.
 pub(crate) fn checksum(path: &Path) -> String {
     let sum = || -> io::Result<String> {
         let facts = fs::metadata(path)?;
@@ -66,7 +69,7 @@ pub(crate) fn checksum(path: &Path) -> String {
     sum().unwrap_or_else(|_| unreadable())
 }
 
-/// The same of code; anything else is known by size and time: checkpoints have gigabytes.
+/// The checksum of code; size and time of any other file, since checkpoints have gigabytes.
 pub(crate) fn checksum_of_code(path: &Path) -> String {
     if is_code(path) {
         return checksum(path);
@@ -87,8 +90,8 @@ pub(crate) fn unreadable() -> String {
     "unreadable".to_owned()
 }
 
-/// A checksum of the names and contents of code and settings in a folder and those below it, but
-/// of `others`; `None` where there is nothing.
+/// A checksum of the names and contents of code and settings in `folder` and below, without
+/// `others`. `None` without such files.
 pub(crate) fn checksum_below(folder: &Path, others: &[PathBuf]) -> Option<String> {
     let (mut sum, mut count, mut left) = (Checksum::default(), 0, READ_OF_FOLDER);
     let here = folder == Path::new(".");
@@ -116,7 +119,7 @@ pub(crate) fn checksum_below(folder: &Path, others: &[PathBuf]) -> Option<String
     (count > 0).then(|| format!("{}-{count}", sum.text()))
 }
 
-/// True for settings that a program may read, but not for what regatta writes.
+/// True for settings that a program may read, but not for files that regatta writes.
 fn is_settings(folder: &Path, path: &Path) -> bool {
     let below = path.strip_prefix(folder).unwrap_or(path);
     let is_report = |part: &std::ffi::OsStr| part == "reports" || part == "baselines";
@@ -125,13 +128,13 @@ fn is_settings(folder: &Path, path: &Path) -> bool {
         && fs::metadata(path).is_ok_and(|facts| facts.len() <= LARGEST_SETTINGS)
 }
 
-/// The code in a folder and those below it.
+/// The code in a folder and below.
 pub(crate) fn code_below(folder: &Path) -> Vec<PathBuf> {
     walk(folder, &is_code)
 }
 
-/// Files in a folder and those below it, in the order of their names. Left out are what is hidden,
-/// environments, the cache, what Python writes, and what linked folders hold.
+/// Files in a folder and below, sorted by name. Skips hidden files, environments, the cache, files
+/// that Python writes, and linked folders.
 fn walk(folder: &Path, wanted: &dyn Fn(&Path) -> bool) -> Vec<PathBuf> {
     let cache = cache::folder().and_then(fs::canonicalize).ok();
     let (mut waiting, mut files, mut folders) = (vec![folder.to_owned()], Vec::new(), 0);
@@ -161,10 +164,10 @@ fn walk(folder: &Path, wanted: &dyn Fn(&Path) -> bool) -> Vec<PathBuf> {
     files
 }
 
-/// Folders that hold no code of the user's.
+/// Folders without code of the user.
 const SKIPPED: [&str; 2] = ["__pycache__", "node_modules"];
 
-/// True for the folder of an environment of Python or conda.
+/// True for a Python or conda environment.
 pub(crate) fn is_environment(folder: &Path) -> bool {
     folder.join("pyvenv.cfg").is_file() || folder.join("conda-meta").is_dir()
 }
@@ -217,7 +220,7 @@ mod tests {
         assert_eq!(sum(), before);
         let mut seen = vec![before];
         for name in ["lib/kernel.cu", "tune.json", "lib/new.sh", "libmine.so.1"] {
-            // The same length: contents count.
+            // The length is the same, so only the contents differ.
             fs::write(at(name), "2").unwrap();
             assert!(!seen.contains(&sum()), "{name}");
             seen.push(sum());

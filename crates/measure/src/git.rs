@@ -1,5 +1,5 @@
-//! Queries of git; and a revision as a folder of its own, a worktree in the cache that
-//! is built once. Nothing of the user's repository is changed but that it lists these worktrees.
+//! Queries of git; and revisions as worktrees in the cache, which are built once. The user's
+//! repository changes only in that it lists these worktrees.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -23,20 +23,19 @@ use regatta_core::secrets;
 use regatta_core::suite::document::or_near;
 use regatta_core::text::plain_name;
 
-/// Options that keep the caller's own git from running programs, paging, or writing paths in a
-/// way of its own.
+/// Options that keep the user's git configuration from running programs, paging, or quoting paths.
 const PLAIN: &str = "--no-pager -c core.quotepath=off -c core.fsmonitor=false -c \
      core.hooksPath=/dev/null --no-optional-locks";
 
-/// Variables by which git looks elsewhere than in the folder that it is asked in. A hook that runs
-/// regatta has them, and a worktree of ours would be taken for the user's checkout.
+/// Variables with which git uses another repository than the folder's. A hook that runs regatta has
+/// them set, and git would take our worktree for the user's checkout.
 const ELSEWHERE: &str = "GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_COMMON_DIR GIT_OBJECT_DIRECTORY \
      GIT_NAMESPACE GIT_PREFIX";
 
-/// The text that git prints about the checkout of a folder, without the last line's end.
+/// Returns git's output for the checkout of `directory`, without the last newline.
 ///
 /// # Errors
-/// Git's message, if it fails or is missing.
+/// Git's message if it fails, or that git is missing.
 pub fn ask(
     directory: &Path,
     arguments: impl IntoIterator<Item: AsRef<OsStr>>,
@@ -46,10 +45,10 @@ pub fn ask(
     Ok(text.trim_end_matches('\n').to_owned())
 }
 
-/// The bytes that git prints.
+/// Returns git's output as bytes.
 ///
 /// # Errors
-/// Git's message, if it fails or is missing.
+/// Git's message if it fails, or that git is missing.
 fn bytes(
     directory: &Path,
     arguments: impl IntoIterator<Item: AsRef<OsStr>>,
@@ -69,7 +68,7 @@ fn bytes(
     }
     let words = String::from_utf8_lossy(&output.stderr);
     let first = words.lines().find(|line| !line.trim().is_empty());
-    // A checkout of another user's names the command that trusts it.
+    // For a checkout of another user, git prints the command that trusts it.
     let fix = words
         .lines()
         .find(|line| line.trim().starts_with("git config "));
@@ -82,21 +81,21 @@ fn bytes(
     );
     let arguments = command.get_args().skip(own).map(OsStr::to_string_lossy);
     let arguments: Vec<_> = arguments.collect();
-    // The address of a remote may hold one.
+    // The URL of a remote may contain a secret.
     let text = format!("git {}: {words}", arguments.join(" "));
     Err(SetupError(secrets::message(&text)))
 }
 
-/// The paths that git lists, from the root of the checkout or from `directory`, as it is asked;
-/// none where it fails.
+/// The paths that git lists, relative to the checkout's root or to `directory`, depending on the
+/// command. Empty if git fails.
 fn paths(directory: &Path, arguments: impl IntoIterator<Item: AsRef<OsStr>>) -> Vec<PathBuf> {
     names(&bytes(directory, arguments).unwrap_or_default())
 }
 
-/// The commit that a revision names, in full.
+/// The full commit id of a revision.
 ///
 /// # Errors
-/// When the revision is unknown or ambiguous, or the folder is not in a checkout.
+/// The revision is unknown or ambiguous, or the folder is not in a checkout.
 fn commit(here: &Path, revision: &str) -> Result<String, SetupError> {
     let parsed = |name: &str| {
         let named = format!("{name}^{{commit}}");
@@ -104,14 +103,14 @@ fn commit(here: &Path, revision: &str) -> Result<String, SetupError> {
         ask(here, words.chain([named.as_str()]))
     };
     let Ok(commit) = parsed(revision) else {
-        // Outside of a checkout this says so.
+        // Fails outside of a checkout, with git's message.
         let shallow = ask(here, &["rev-parse", "--is-shallow-repository"])?;
         let remotes = ask(here, &["remote"]).unwrap_or_default();
         let branch = remotes.lines().find_map(|remote| {
             let branch = revision.strip_prefix(remote)?.strip_prefix('/')?;
             Some((remote, branch))
         });
-        // A clone of one branch fetches no other unless it is named.
+        // A clone of a single branch fetches another only if it is named.
         let fix = match (branch, shallow.as_str()) {
             (Some((remote, branch)), _) => format!(
                 "run `git fetch {remote} +refs/heads/{branch}:refs/remotes/{remote}/{branch}`"
@@ -122,7 +121,7 @@ fn commit(here: &Path, revision: &str) -> Result<String, SetupError> {
                 let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
                 let is_plain =
                     revision.chars().all(plain) && !revision.chars().all(|c| c.is_ascii_hexdigit());
-                // In a clone of one branch `--unshallow` fetches that branch alone.
+                // In a clone of a single branch, `--unshallow` fetches only that branch.
                 let words = match remote.filter(|_| is_plain) {
                     Some(remote) => format!("{remote} {revision}:{revision}"),
                     None => "--unshallow --tags".to_owned(),
@@ -136,7 +135,7 @@ fn commit(here: &Path, revision: &str) -> Result<String, SetupError> {
             "`{revision}` names no commit of this checkout; {fix}, or name another{near}"
         )));
     };
-    // Git takes a tag before a branch, with no more than a warning.
+    // Git prefers a tag to a branch of the same name, with only a warning.
     match parsed(&format!("refs/heads/{revision}")) {
         Ok(branch) if branch != commit => Err(SetupError(format!(
             "`{revision}` is a branch and the name of another commit, such as a tag; name \
@@ -146,9 +145,10 @@ fn commit(here: &Path, revision: &str) -> Result<String, SetupError> {
     }
 }
 
-/// The branch or tag that was meant: that of a remote, or the nearest.
+/// A hint at the branch or tag that was meant: a remote's branch of this name, or the most similar
+/// name.
 fn near(here: &Path, revision: &str) -> String {
-    // `origin` alone is the remote's head, of another name.
+    // `origin` alone is a symbolic ref: the remote's head.
     let format = "--format=%(if)%(symref)%(then)%(else)%(refname:short)%(end)";
     let names = ask(here, &["for-each-ref", format]).unwrap_or_default();
     let mut known = names
@@ -164,8 +164,8 @@ fn near(here: &Path, revision: &str) -> String {
     }
 }
 
-/// Patterns by which git leaves out what a run writes, and Python beside its sources: no change
-/// of the code that is measured.
+/// Path patterns that leave out files which a run writes, or Python beside its sources. They do not
+/// change the measured code.
 const WRITTEN: [&str; 4] = [
     ":(exclude)reports",
     ":(exclude)baselines",
@@ -173,8 +173,9 @@ const WRITTEN: [&str; 4] = [
     ":(exclude,glob)**/*.pyc",
 ];
 
-/// The state of the checkout this was started in, if it is one. Files in `output` do not
-/// count as changes. Code is known by its contents, other files that git does not track by size and time.
+/// The state of the checkout in which this process was started, if it is in one. Files in `output`
+/// do not count as changes. Code counts by its contents, and other untracked files by size and
+/// time.
 pub fn state_of_checkout(output: &Path) -> Option<Git> {
     let here = Path::new(".");
     let revision = ask(here, &["rev-parse", "HEAD"]).ok()?;
@@ -185,7 +186,8 @@ pub fn state_of_checkout(output: &Path) -> Option<Git> {
     let untracked = listed("ls-files --others --exclude-standard -z -- .");
     let dirty = ask(here, &["status", "--porcelain", "--untracked-files=no"]);
     let (Ok(changes), Ok(untracked), Ok(dirty)) = (changes, untracked, dirty) else {
-        // The commit is known, and nothing else: such a run is of no clean revision.
+        // The commit is known, but not its changes, so the run does not count as one of a clean
+        // revision.
         return Some(Git {
             revision,
             dirty: true,
@@ -206,8 +208,8 @@ pub fn state_of_checkout(output: &Path) -> Option<Git> {
     })
 }
 
-/// The pattern by which git leaves out a folder of the checkout that this was started in; `None`
-/// for one that lies elsewhere, of which git knows nothing.
+/// The path pattern that leaves out `folder`. `None` if it is outside of the checkout, where git
+/// does not see it.
 fn pattern_of(folder: &Path) -> Option<String> {
     let root = loaded::root(Path::new("."))?;
     let place = output::place(folder);
@@ -216,7 +218,7 @@ fn pattern_of(folder: &Path) -> Option<String> {
     inside.then(|| format!(":(exclude,top,literal){}", below.display()))
 }
 
-/// The paths that git lists with a zero behind each.
+/// Paths from output of git that separates them with zero bytes.
 fn names(listed: &[u8]) -> Vec<PathBuf> {
     let names = listed.split(|byte| *byte == 0);
     let names = names.filter(|name| !name.is_empty());
@@ -225,16 +227,16 @@ fn names(listed: &[u8]) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Files that git tracks in a checkout, from its root.
+/// Files that git tracks in a checkout, relative to its root.
 pub(crate) fn tracked(root: &Path) -> Vec<PathBuf> {
     paths(root, &["ls-files", "--cached", "-z"])
 }
 
-/// The files of the checkout around this folder that git tracks, and code and suites that it does
-/// not ignore; not what regatta writes.
+/// Files of the current folder's checkout: those that git tracks, and code and suites that it does
+/// not ignore. Files that regatta writes are left out.
 ///
 /// # Errors
-/// Git's message, such as outside of a checkout.
+/// Git's message, for example outside of a checkout.
 pub fn sources_of_checkout() -> Result<Vec<PathBuf>, SetupError> {
     let here = Path::new(".");
     let root = PathBuf::from(ask(here, &["rev-parse", "--show-toplevel"])?);
@@ -248,11 +250,11 @@ pub fn sources_of_checkout() -> Result<Vec<PathBuf>, SetupError> {
     Ok(files.map(|path| root.join(path)).collect())
 }
 
-/// Those of these files of a checkout that git ignores, and does not track.
+/// Returns those of `files` that git ignores and does not track.
 pub(crate) fn ignored(root: &Path, files: &[&PathBuf]) -> BTreeSet<PathBuf> {
     const IGNORED: &str =
         "--literal-pathspecs ls-files --others --ignored --exclude-standard -z --";
-    // As many as a command line may hold.
+    // Few enough for a command line.
     let parts = files.chunks(500).flat_map(|files| {
         let files = files.iter().map(|file| file.as_os_str());
         paths(root, IGNORED.split(' ').map(OsStr::new).chain(files))
@@ -260,15 +262,15 @@ pub(crate) fn ignored(root: &Path, files: &[&PathBuf]) -> BTreeSet<PathBuf> {
     parts.map(|path| root.join(path)).collect()
 }
 
-/// True for a file of a checkout that git tracks and that is not as it was committed.
+/// True for a tracked file that differs from its last commit.
 pub(crate) fn is_edited(root: &Path, file: &Path) -> bool {
     let words = "diff HEAD --name-only --".split(' ').map(OsStr::new);
     let listed = bytes(root, words.chain([file.as_os_str()]));
     listed.is_ok_and(|listed| !listed.is_empty())
 }
 
-/// Files of a checkout that are not as they were committed, or that a commit since a time changed;
-/// of a shallow clone, whose oldest commit seems to change all, the former alone.
+/// Files of a checkout that differ from the last commit, or that a commit since `time` changed. In
+/// a shallow clone only the former, since its oldest commit seems to change every file.
 pub(crate) fn edited_since(root: &Path, time: SystemTime) -> BTreeSet<PathBuf> {
     let mut edited = paths(root, &["diff", "HEAD", "--name-only", "-z"]);
     let is_whole = ask(root, &["rev-parse", "--is-shallow-repository"]);
@@ -286,7 +288,7 @@ pub(crate) fn edited_since(root: &Path, time: SystemTime) -> BTreeSet<PathBuf> {
     edited.into_iter().collect()
 }
 
-/// True where a repository has a file of exactly these contents, in whatever commit.
+/// True if the repository has a file of exactly these contents in any commit.
 pub(crate) fn knows(root: &Path, file: &Path) -> bool {
     let words = "hash-object --no-filters --".split(' ').map(OsStr::new);
     let id = bytes(root, words.chain([file.as_os_str()]));
@@ -294,8 +296,8 @@ pub(crate) fn knows(root: &Path, file: &Path) -> bool {
     id.is_ok_and(|id| ask(root, &["cat-file", "-e", &id]).is_ok())
 }
 
-/// Files of this folder that a build may read: those that git tracks but texts, suites and runs,
-/// and code that it does not ignore; without git, all code; not what the build makes.
+/// Files of the current folder that a build may read: tracked files except texts, suites and runs,
+/// and code that git does not ignore; without git, all code. Outputs of the build are left out.
 pub(crate) fn sources(makes: &[PathBuf]) -> Vec<PathBuf> {
     let here = Path::new(".");
     let mut sources = if loaded::root(here).is_some() {
@@ -321,39 +323,39 @@ pub(crate) fn sources(makes: &[PathBuf]) -> Vec<PathBuf> {
 /// A revision that is measured, in a folder of its own.
 #[derive(Clone, Debug)]
 pub struct Worktree {
-    /// The folder that stands for the one it was asked for in: that of the same path below
-    /// the checkout's root.
+    /// The folder that corresponds to the one of the request: it has the same path below the
+    /// checkout's root.
     pub directory: PathBuf,
-    /// The commit, in full.
+    /// The full commit id.
     pub commit: String,
-    /// The regatta that was built there, which serves `cpu` and `cuda`.
+    /// The regatta executable that was built there, which serves `cpu` and `cuda`.
     pub own: Option<PathBuf>,
-    /// The cost of building it, if anything was built.
+    /// The cost of its build, if anything was built.
     pub built: Option<Built>,
-    /// Held while it is used: no other process replaces it.
+    /// Keeps other processes from replacing it while it is used.
     _lock: Arc<LockedFolder>,
 }
 
-/// A worktree while this process alone has it.
+/// A worktree's paths, while it is looked for and made.
 pub(crate) struct Place {
     /// The root of the worktree.
     root: PathBuf,
-    /// The folder in it that stands for the one it was asked for in.
+    /// The folder in it that corresponds to the one of the request.
     pub(crate) directory: PathBuf,
     commit: String,
-    /// The note that it was built, and how.
+    /// The file that says that it was built, and how.
     pub(crate) note: PathBuf,
 }
 
-/// The way in which a revision is built.
+/// The way to build a revision.
 pub(crate) trait RevisionBuild {
-    /// The cost of building, and what was changed then of the files that git knows; `None` where it
-    /// is not built, or what it made is not as it was.
+    /// The cost of the build, and the checksums of tracked files that the build changed. `None` if
+    /// it is not built, or if its outputs changed since.
     fn built(&self, place: &Place) -> Option<(Option<Built>, BTreeMap<PathBuf, String>)>;
-    /// Builds it; `changes` gives what is changed of the files that git knows.
+    /// Builds it. `changes` returns the current changes of tracked files.
     ///
     /// # Errors
-    /// When that fails.
+    /// The build failed.
     fn build(
         &self,
         place: &Place,
@@ -361,12 +363,13 @@ pub(crate) trait RevisionBuild {
     ) -> Result<(), SetupError>;
 }
 
-/// Worktrees of one commit: another one is made where somebody edited a worktree that is in use.
+/// The number of worktrees of a commit, at most. Another one is made if someone edited a worktree
+/// that is in use.
 const PLACES: usize = 16;
 
 impl Worktree {
-    /// The words of an error of this revision's code, with what helps where it lacks a file that the
-    /// checkout has, such as a `.env` that git ignores.
+    /// The text of an error of this revision's code. Adds a fix if the revision lacks a file that
+    /// the checkout has, such as a `.env` that git ignores.
     pub(crate) fn advised(&self, words: &str) -> String {
         let named = || {
             let (_, rest) = words.split_once("No such file or directory: ")?;
@@ -376,7 +379,7 @@ impl Worktree {
                 .filter(|mark| matches!(mark, '\'' | '"'))?;
             rest[1..].split(quote).next()
         };
-        // The dynamic linker's words.
+        // The message of the dynamic linker.
         let linked = || {
             let (before, _) = words.split_once(": cannot open shared object file: ")?;
             before.rsplit(": ").next()
@@ -411,8 +414,8 @@ impl Worktree {
         }
     }
 
-    /// A file of which this worktree has the pointer of Git LFS and the checkout the contents, and the
-    /// name by which the worktree is removed.
+    /// A file that is a Git LFS pointer in this worktree but not in the checkout, and the name by
+    /// which the worktree is removed.
     fn pointer(&self) -> Option<(PathBuf, String)> {
         const BEGINS: &[u8] = b"version https://git-lfs";
         let is_pointer = |path: &Path| {
@@ -430,12 +433,13 @@ impl Worktree {
         Some((path, name.display().to_string()))
     }
 
-    /// The folder of a revision of the checkout that `directory` is in, made and built where it
-    /// is not there. A worktree of git's lies in the cache, by the checkout and the commit. One that
-    /// somebody edited is put right while no process uses it; until then another one is used.
+    /// Returns the worktree of a revision of the checkout that contains `directory`. Makes and
+    /// builds it if necessary. Its folder in the cache is named by the checkout and the commit. A
+    /// worktree that someone edited is restored if no process uses it; otherwise another one is
+    /// used.
     ///
     /// # Errors
-    /// When git does not know the revision, or it cannot be checked out or built.
+    /// Git does not know the revision, or it cannot be checked out or built.
     pub(crate) fn check_out(
         directory: &Path,
         revision: &str,
@@ -451,7 +455,7 @@ impl Worktree {
         let prefix = ask(directory, &["rev-parse", "--show-prefix"]).map_err(of_git)?;
         let cache = cache::folder().map_err(|error| of_file(Path::new("the cache"), error))?;
         let folder = folder(&cache, &root);
-        // Only one process at a time looks for a worktree and makes it.
+        // One process at a time looks for a worktree and makes it.
         let _alone = LockedFolder::alone(&folder).map_err(|error| of_file(&folder, error))?;
         for number in 1..=PLACES {
             let name = match number {
@@ -484,8 +488,9 @@ impl Worktree {
 }
 
 impl Place {
-    /// The worktree for use beside other processes, once it is as it should be; `None` where it is
-    /// not and another process uses it. One process at a time asks, so whoever has a lock uses it.
+    /// Locks the worktree for shared use, after restoring it if necessary. `None` if it needs that
+    /// and another process uses it. Only one process at a time calls this, so any other lock
+    /// belongs to a process that uses the worktree.
     fn lock(
         &self,
         repository: &Path,
@@ -513,8 +518,8 @@ impl Place {
         }
     }
 
-    /// True for a worktree at its commit that is built, in which nothing that git knows is changed
-    /// but by the build.
+    /// True if the worktree is at its commit and built, and no tracked file has changed except by
+    /// the build.
     fn is_right(&self, build: &dyn RevisionBuild) -> bool {
         self.is_at_commit()
             && build
@@ -524,7 +529,7 @@ impl Place {
 
     fn is_at_commit(&self) -> bool {
         let head = ask(&self.root, &["rev-parse", "HEAD"]);
-        // A build that was stopped may have left half a file.
+        // A build that was interrupted may have left half a file.
         let is_half_built = self.log().exists() && !self.note.exists();
         self.root.join(".git").exists()
             && !self.partial().exists()
@@ -532,17 +537,17 @@ impl Place {
             && head.is_ok_and(|head| head == self.commit)
     }
 
-    /// A file that is there until submodules are checked out as well.
+    /// A marker file that exists until submodules are checked out as well.
     fn partial(&self) -> PathBuf {
         self.root.with_extension("partial")
     }
 
-    /// The output of its build, from when that begins.
+    /// The output of its build, which exists once the build has started.
     pub(crate) fn log(&self) -> PathBuf {
         self.note.with_extension("build.log")
     }
 
-    /// Changes of files that git tracks, and code that it does not ignore, by contents.
+    /// Checksums of changed tracked files, and of untracked code that git does not ignore.
     fn changes(&self) -> BTreeMap<PathBuf, String> {
         let listed = |words: &str| paths(&self.root, words.split(' ')).into_iter();
         let tracked = listed("diff HEAD --name-only --no-ext-diff -z");
@@ -552,8 +557,8 @@ impl Place {
         changed.map(with_sum).collect()
     }
 
-    /// Makes it what it should be, by as little as that takes: a build that is left as it was is not
-    /// repeated. This process has it alone.
+    /// Restores or makes the worktree with as little work as possible: a build whose outputs are
+    /// unchanged is not repeated. The caller has it locked.
     fn make(&self, repository: &Path, build: &dyn RevisionBuild) -> Result<(), SetupError> {
         if self.is_at_commit() {
             let built = build.built(self).map(|(_, changed)| changed);
@@ -577,7 +582,7 @@ impl Place {
         Ok(())
     }
 
-    /// Puts files back that were changed since it was built.
+    /// Restores files that were changed after the build.
     fn restore(&self, built: &BTreeMap<PathBuf, String>) -> Result<(), SetupError> {
         let changes = self.changes();
         let edited = changes.keys().filter(|path| !built.contains_key(*path));
@@ -596,7 +601,7 @@ impl Place {
         Ok(())
     }
 
-    /// Checks it out from nothing.
+    /// Checks it out from scratch.
     fn check_out(&self, repository: &Path) -> Result<(), SetupError> {
         let failed = |path: &Path, error| SetupError(format!("{}: {error}", path.display()));
         for path in [&self.note, &self.log(), &self.root] {
@@ -605,8 +610,9 @@ impl Place {
         let partial = self.partial();
         fs::write(&partial, "").map_err(|error| failed(&partial, error))?;
         let path = self.root.display().to_string();
-        // By force it takes an entry over whose folder is gone. The user's own such worktrees may
-        // lie on a disk that is away: `git worktree prune` would lose their commits.
+        // With --force, git reuses an entry whose folder is missing. `git worktree prune` would
+        // also remove the user's own worktrees on a disk that is not mounted, and lose their
+        // commits.
         let add = "worktree add --quiet --detach --force --force".split(' ');
         let added = ask(repository, add.chain([path.as_str(), &self.commit]));
         added.map_err(|error| unwritable(repository).unwrap_or(error))?;
@@ -615,8 +621,8 @@ impl Place {
         removed(&partial).map_err(|error| failed(&partial, error))
     }
 
-    /// Checks submodules out. Those of the user's checkout lend their commits: one may be pushed
-    /// nowhere.
+    /// Checks out submodules. Those in the user's checkout serve as references, because a commit
+    /// may not have been pushed anywhere.
     fn check_out_submodules(&self, user_root: &Path) -> Result<(), SetupError> {
         let words = r"config --file .gitmodules --get-regexp \.path$".split(' ');
         let listed = ask(&self.root, words).unwrap_or_default();
@@ -633,7 +639,7 @@ impl Place {
     }
 }
 
-/// The error of a repository into which no worktree can be entered; `None` for any other.
+/// The error for a repository to which git cannot add a worktree; `None` if it can.
 fn unwritable(repository: &Path) -> Option<SetupError> {
     let repository = repository_of(repository)?;
     let mut folder = repository.join("worktrees");
@@ -648,7 +654,8 @@ fn unwritable(repository: &Path) -> Option<SetupError> {
     )))
 }
 
-/// The folder of a checkout's worktrees: two checkouts of one name differ by their paths.
+/// The folder for a checkout's worktrees. Checkouts of the same name differ by a checksum of their
+/// paths.
 fn folder(cache: &Path, root: &Path) -> PathBuf {
     let name = root
         .file_name()
@@ -658,20 +665,20 @@ fn folder(cache: &Path, root: &Path) -> PathBuf {
     cache.join("revisions").join(format!("{name}-{sum}"))
 }
 
-/// The repository that a worktree is of, where it is still there.
+/// The repository of a worktree, if it still exists.
 pub(crate) fn repository_of(worktree: &Path) -> Option<PathBuf> {
     let words = "rev-parse --path-format=absolute --git-common-dir".split(' ');
     ask(worktree, words).ok().map(PathBuf::from)
 }
 
-/// Removes a worktree of the cache, and its own entry in the repository, no other.
+/// Removes a worktree from the cache, and only its own entry from the repository.
 ///
 /// # Errors
-/// When its files cannot be removed.
+/// The files of the worktree cannot be removed.
 pub(crate) fn remove_worktree(worktree: &Path) -> io::Result<()> {
     if let Some(repository) = repository_of(worktree) {
         let path = worktree.display().to_string();
-        // A failure here leaves an entry whose folder is gone, which the next one takes over.
+        // If this fails, an entry without a folder stays, which the next worktree reuses.
         let words = "worktree remove --force --force".split(' ');
         let _ = ask(&repository, words.chain([path.as_str()]));
     }

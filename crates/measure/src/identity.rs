@@ -1,5 +1,5 @@
-//! Which code is measured: checksums of the files that a worker's command names, of what lies beside
-//! them and of what its processes load, with the variables that decide its speed.
+//! Identifies the measured code: checksums of the files that a worker's command names, of those
+//! beside them, and of those that its processes load; and variables that affect its speed.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ use regatta_core::record::identity::{BELOW, Identity, WorkerIdentity, is_kept, i
 use regatta_core::secrets;
 use regatta_cuda::kernels::source::KernelSource;
 
-/// The identity of a run by these workers, and this executable.
+/// The identity of a run of these workers with this executable.
 pub fn identity<'a>(
     specs: impl Iterator<Item = &'a WorkerSpec>,
     loaded: &BTreeMap<String, BTreeSet<PathBuf>>,
@@ -32,7 +32,7 @@ pub fn identity<'a>(
         };
         let files = loaded.get(&spec.name).into_iter().flatten();
         for path in files.filter(|path| is_code_of_user(path)) {
-            // A package in another folder has modules that are imported later as parts too.
+            // Modules of a package elsewhere may be imported later, so all of the package counts.
             let elsewhere = root.as_ref().is_none_or(|root| !path.starts_with(root));
             let folder = if path.is_dir() {
                 Some(path.clone())
@@ -62,7 +62,7 @@ pub fn identity<'a>(
 /// A folder, and the files in it that are left out.
 type FolderKey = (PathBuf, Vec<PathBuf>);
 
-/// Checksums of one moment: most workers are of the same program and folder.
+/// Cached checksums, since most workers have the same program and folder.
 #[derive(Default)]
 struct Sums {
     files: RefCell<BTreeMap<PathBuf, String>>,
@@ -93,7 +93,7 @@ fn worker_identity(spec: &WorkerSpec, sums: &Sums) -> WorkerIdentity {
         files.insert(program.clone(), sums.file(&path));
     }
     let named = named_files(&spec.args, from);
-    // A script starts others, imports late, and reads settings, in its folder and below.
+    // A script may start others, import later, and read settings in its folder and below.
     let folders: BTreeSet<&Path> = named.scripts.iter().map(|path| folder_of(path)).collect();
     for folder in folders {
         if let Some(sum) = sums.below(folder, &named.files) {
@@ -119,7 +119,7 @@ fn worker_identity(spec: &WorkerSpec, sums: &Sums) -> WorkerIdentity {
     }
 }
 
-/// Variables that the worker inherits or is given, of those that are kept.
+/// The variables that identify a run, with the values that the worker inherits or is given.
 fn environment(spec: &WorkerSpec) -> BTreeMap<String, String> {
     let inherited = std::env::vars_os().map(|(name, value)| {
         let text = |word: std::ffi::OsString| word.to_string_lossy().into_owned();
@@ -137,7 +137,7 @@ fn environment(spec: &WorkerSpec) -> BTreeMap<String, String> {
     all
 }
 
-/// A checksum of the caller's variables that are not kept by name and hold no secret.
+/// A checksum of the caller's other variables, without those that may hold a secret.
 fn other_variables() -> String {
     let mut others: Vec<(std::ffi::OsString, std::ffi::OsString)> = std::env::vars_os().collect();
     others.retain(|(name, _)| {
@@ -155,14 +155,14 @@ fn other_variables() -> String {
 /// The files that a command names.
 #[derive(Debug, Default)]
 struct NamedFiles {
-    /// With the code of their kind that lies beside a script: a worker is seldom one file. Of a
-    /// folder that Python runs, and of `-m MODULE`, all code.
+    /// For a script also the code of its kind beside it, since a worker is seldom a single file.
+    /// For a folder that Python runs and for `-m MODULE`, all of the code.
     files: Vec<PathBuf>,
-    /// Those among them that run or import others.
+    /// Those of `files` that run or import other files.
     scripts: Vec<PathBuf>,
 }
 
-/// The files that arguments name, looked for `from` where the worker is started.
+/// The files that arguments name relative to `from`, the folder in which the worker starts.
 fn named_files(args: &[String], from: &Path) -> NamedFiles {
     let mut named = NamedFiles::default();
     let mut arguments = args.iter();
@@ -193,7 +193,7 @@ fn named_files(args: &[String], from: &Path) -> NamedFiles {
 }
 
 impl NamedFiles {
-    /// Adds a file, and where it is a script, the files of its kind in its folder.
+    /// Adds a file. For a script, also adds the files of its kind in its folder.
     fn add(&mut self, path: &Path) {
         if path.as_os_str().is_empty() || !path.is_file() {
             return;
@@ -202,7 +202,7 @@ impl NamedFiles {
         let Some(ending) = path.extension().filter(|_| is_code(path)) else {
             return;
         };
-        // A kernel's tiles and loops are in its headers as often as not; those are all it reads.
+        // A kernel reads only its headers, which often have its tiles and loops.
         if ending == "cu" {
             self.files.extend(KernelSource::included_files(path));
         } else {
@@ -213,7 +213,7 @@ impl NamedFiles {
             .flatten()
             .flatten();
         let others = entries.map(|entry| entry.path());
-        // Below `.` a file is named as a command names it: without that.
+        // Files below `.` are named without it, as in commands.
         let is_here = path.parent() == Some(Path::new(""));
         let plain = |path: &Path| path.strip_prefix(".").map(Path::to_owned).ok();
         let others = others.map(|other| plain(&other).filter(|_| is_here).unwrap_or(other));
@@ -223,10 +223,11 @@ impl NamedFiles {
     }
 }
 
-/// Files beside a script that are listed one by one; a folder of more is known as a whole.
+/// Files beside a script that are listed individually, at most. The rest count with the folder's
+/// checksum.
 const MAX_BESIDE: usize = 1_000;
 
-/// The code of a Python package, with the packages in it.
+/// The code of a Python package, including packages inside it.
 fn package(folder: &Path) -> Vec<PathBuf> {
     let marks = ["__init__.py", "__main__.py"];
     if marks.iter().any(|name| folder.join(name).is_file()) {
@@ -236,7 +237,7 @@ fn package(folder: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// The folder of the outermost package that a file is a module of.
+/// The folder of the outermost package that contains the module `path`.
 fn package_of(path: &Path) -> Option<PathBuf> {
     let folders = path.ancestors().skip(1);
     let packages = folders.take_while(|folder| folder.join("__init__.py").is_file());
@@ -284,7 +285,7 @@ mod tests {
                 .collect()
         };
         assert_eq!(changed(&before), ["kernels.py"]);
-        // A script that a script starts, a folder below, settings, and a late import.
+        // A script that a script starts, a file in a folder below, settings, and a late import.
         for name in ["run.sh", "deep/er/late.py", "tune.json", "ext.so"] {
             let before = identity();
             fs::create_dir_all(at(name).parent().unwrap()).unwrap();

@@ -1,9 +1,9 @@
-//! Interference: what other programs did to the machine around the samples of a case, by its own
-//! counters.
+//! Interference: the effect of other programs on the machine around the samples of a case, from the
+//! machine's own counters.
 //!
-//! From `/proc` (proc_stat(5), proc_pid_stat(5); `Documentation/scheduler/sched-stats.rst` of
-//! Linux). Each file may be missing, by the kernel's configuration or by a container's: what it
-//! tells is then unknown, and never 0.
+//! The counters are files in `/proc` (proc_stat(5), proc_pid_stat(5);
+//! `Documentation/scheduler/sched-stats.rst` of Linux). Each file may be missing because of the
+//! kernel's configuration or a container's. Its figures are then unknown, never 0.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::env;
@@ -19,22 +19,22 @@ use regatta_core::record::disturbance::{self, Disturbance, MachineLoad};
 use regatta_worker::protocol::{Device, DeviceKind};
 use regatta_worker::units::Nanoseconds;
 
-/// Looks at the machine, and lets time pass.
+/// Reads the machine's counters, and waits.
 pub trait Watch {
     /// Reads the counters now.
     fn look(&mut self) -> MachineCounters;
 
-    /// Lets so much time pass.
+    /// Waits for `time`.
     fn rest(&mut self, time: Duration);
 }
 
-/// Looks at this machine, where it is watched.
+/// Returns a watch of this machine, unless watching is turned off.
 pub fn watch() -> Option<Box<dyn Watch>> {
     is_watched().then(|| Box::new(MachineWatch::here()) as Box<dyn Watch>)
 }
 
-/// False with `REGATTA_WATCH=no`: for a machine whose counters are not of what it runs, such as a
-/// container that sees those of its host, and for tests.
+/// False with `REGATTA_WATCH=no`: for tests, and for a machine whose counters describe more than
+/// its own programs, such as a container that sees its host's.
 pub(crate) fn is_watched() -> bool {
     env::var_os("REGATTA_WATCH").is_none_or(|watch| watch != "no")
 }
@@ -42,35 +42,36 @@ pub(crate) fn is_watched() -> bool {
 /// The machine's counters at a moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MachineCounters {
-    /// When, by a monotonic clock.
+    /// The time of reading, by a monotonic clock.
     pub at_ns: Nanoseconds,
     /// Cores that this process may run on.
     pub cores: u32,
-    /// The times of these cores, and those that a hypervisor took of them.
+    /// The times of these cores.
     pub stat: Option<CoreTimes>,
-    /// Processor time of this process and all it started.
+    /// CPU time of this process and everything it started.
     pub own_ns: Option<Nanoseconds>,
-    /// The time that each thread of its children was ready and had no core, by its number.
+    /// For each thread of child processes, by id: nanoseconds in which it was ready and had no
+    /// core.
     pub waited_ns: Option<BTreeMap<u32, f64>>,
 }
 
-/// The times of some cores in `/proc/stat`.
+/// The summed times of some cores in `/proc/stat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CoreTimes {
-    /// In which they did something.
+    /// The time in which they were busy.
     pub busy_ns: Nanoseconds,
-    /// In which a hypervisor let others have them.
+    /// The time in which a hypervisor gave them to others.
     pub steal_ns: Nanoseconds,
 }
 
-/// The processor time of this process and all it started, between two looks. `None` where it became
-/// less: a process ended whose parent did not wait for it, and took the time it had with it.
+/// The CPU time of this process and everything it started, between two readings. `None` if it
+/// decreased: a process ended whose parent did not wait for it, and its time was lost.
 fn own_between(before: &MachineCounters, now: &MachineCounters) -> Option<Nanoseconds> {
     Some(now.own_ns? - before.own_ns?).filter(|own| *own >= Nanoseconds::ZERO)
 }
 
-/// The load between two looks. The worker's waits count from `began` on
-/// alone: that in which it measured.
+/// The load between the readings `before` and `now`. Waits of the worker count from `began` only,
+/// the reading at which it started to measure.
 fn load_between(
     before: &MachineCounters,
     began: &MachineCounters,
@@ -103,7 +104,7 @@ fn load_between(
     }
 }
 
-/// Looks at this machine.
+/// Watches this machine.
 struct MachineWatch {
     began: Instant,
     tick_ns: f64,
@@ -111,7 +112,7 @@ struct MachineWatch {
 }
 
 impl MachineWatch {
-    /// Looked at from now on.
+    /// Starts to watch.
     fn here() -> MachineWatch {
         MachineWatch {
             began: Instant::now(),
@@ -138,14 +139,14 @@ impl Watch for MachineWatch {
     }
 }
 
-/// Processes that end while their times are read are looked for again, so often.
+/// Attempts to read all processes, since some may end while they are read.
 const LOOKS: usize = 4;
 
-/// All that a process started, and the processor time of these and its own, in ticks. `None` where Linux
-/// does not tell it, or where processes ended at each look.
+/// Returns all processes that `root` started, and the CPU time of these and `root` in ticks. The
+/// time is `None` if Linux does not report it, or if processes ended during each attempt.
 ///
-/// A parent is read before its children. A child that can still be read after it was not waited for,
-/// so its time is not in its parent's; the time of one that cannot be read may be in none.
+/// A parent is read before its children. A child that can still be read afterwards was not waited
+/// for, so its time is not in its parent's. The time of a child that cannot be read may be missing.
 fn tree_with_ticks(root: u32) -> (Vec<u32>, Option<u64>) {
     let mut tree = Vec::new();
     for _ in 0..LOOKS {
@@ -159,7 +160,7 @@ fn tree_with_ticks(root: u32) -> (Vec<u32>, Option<u64>) {
     (tree, None)
 }
 
-/// The unit of processor times under `/proc`, in nanoseconds.
+/// The unit of CPU times in `/proc`, in nanoseconds.
 pub(super) fn tick_ns() -> f64 {
     let ticks = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100);
     1e9 / ticks.max(1) as f64
@@ -169,7 +170,7 @@ fn read(path: &str) -> Option<String> {
     fs::read_to_string(path).ok()
 }
 
-/// The run delay of every thread of these processes; `None` where the kernel tells none.
+/// The run delay of each thread of these processes; `None` if the kernel does not report it.
 fn waits(processes: &[u32]) -> Option<BTreeMap<u32, f64>> {
     let mut waits = BTreeMap::new();
     for process in processes {
@@ -190,13 +191,13 @@ fn waits(processes: &[u32]) -> Option<BTreeMap<u32, f64>> {
     (!waits.is_empty()).then_some(waits)
 }
 
-/// The second figure of a `schedstat`: nanoseconds on a queue, ready to run.
+/// The second figure of a `schedstat`: nanoseconds on a run queue.
 fn run_delay(text: &str) -> Option<f64> {
     text.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// `utime`, `stime` and those of children that were waited for, in ticks, of a process's
-/// `stat`: fields 14 to 17, counted from behind the name, which may hold anything.
+/// The sum of `utime`, `stime` and those of children that were waited for, in ticks: fields 14 to
+/// 17 of a process's `stat`. They are counted from behind the name, which may contain anything.
 pub(super) fn process_ticks(text: &str) -> Option<u64> {
     let fields = text.rsplit_once(')')?.1.split_whitespace().skip(11);
     let times: Vec<u64> = fields
@@ -206,8 +207,8 @@ pub(super) fn process_ticks(text: &str) -> Option<u64> {
     (times.len() == 4).then(|| times.iter().sum())
 }
 
-/// The times of these cores in `/proc/stat`. Idle is `idle` and `iowait`; the time of guests is
-/// in `user` and `nice` already.
+/// The times of `cores` in `/proc/stat`. Idle time is `idle` and `iowait`. The time of guests is
+/// already part of `user` and `nice`.
 fn stat(text: &str, cores: &[u32], tick_ns: f64) -> Option<CoreTimes> {
     let mut count = 0;
     let mut sum = CoreTimes::default();
@@ -232,13 +233,13 @@ fn stat(text: &str, cores: &[u32], tick_ns: f64) -> Option<CoreTimes> {
     (count > 0 && count == cores.len()).then_some(sum)
 }
 
-/// Cores that this process may use; none where that is not known.
+/// Cores that this process may use; empty if that is unknown.
 pub(super) fn allowed_cores() -> Vec<u32> {
     let status = read("/proc/self/status").unwrap_or_default();
     allowed(&status).unwrap_or_default()
 }
 
-/// `Cpus_allowed_list` of a process's `status`: `0-1,4`.
+/// Parses `Cpus_allowed_list` of a process's `status`, such as `0-1,4`.
 fn allowed(status: &str) -> Option<Vec<u32>> {
     let mut lines = status.lines();
     let list = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
@@ -251,19 +252,19 @@ fn allowed(status: &str) -> Option<Vec<u32>> {
     Some(cores)
 }
 
-/// The machine counts in ticks of 10 ms: over less than this, they tell little. Where samples
-/// took less, the time before them is looked at too.
+/// The shortest window over which load is measured. The machine counts in ticks of 10 ms, which say
+/// little about less. If samples took less time, the window begins before them.
 const MIN_LOOK: Duration = Duration::from_millis(500);
 
-/// No core is free for long where programs have this part of all: a thread that waits for one that
-/// others have is soon moved to another.
+/// The share of all cores' time from which on no core is free for long. Below it, a thread that
+/// waits for a busy core is soon moved to another.
 const FULL: f64 = 0.75;
 
-/// Other programs delay a call by so many times what they have of a core, at the most: while it runs
-/// they may have more than over half a second.
+/// Other programs delay a call by at most this factor times the cores that they use: during the
+/// call they may use more than on average over half a second.
 const DELAY: f64 = 2.0;
 
-/// The machine's counters of late; empty if the machine is not watched.
+/// Recent readings of the machine's counters; empty if the machine is not watched.
 #[derive(Default)]
 pub(crate) struct LoadLog {
     watch: Option<Box<dyn Watch>>,
@@ -278,7 +279,7 @@ impl LoadLog {
         }
     }
 
-    /// Looks, and forgets what lies further back than will be asked for.
+    /// Reads the counters, and drops older readings that will not be needed.
     pub(crate) fn look(&mut self) -> Option<MachineCounters> {
         let now = self.watch.as_mut()?.look();
         let old = |look: &MachineCounters| now.at_ns - look.at_ns >= MIN_LOOK.into();
@@ -289,8 +290,8 @@ impl LoadLog {
         Some(now)
     }
 
-    /// The machine as a worker on this device begins; of one on a GPU no counters are wanted, and its
-    /// many threads take milliseconds to read.
+    /// Reads the counters before a worker on this device begins. Returns `None` for a GPU, where
+    /// counters are not needed and a worker has many threads, which take milliseconds to read.
     pub(crate) fn look_for(&mut self, device: &Device) -> Option<MachineCounters> {
         if on_processor(device) {
             self.look()
@@ -299,8 +300,9 @@ impl LoadLog {
         }
     }
 
-    /// The processor's load from a look until now, and from long enough before to be measurable;
-    /// `None` where the worker does not run on it, or too little is known.
+    /// Reads the counters now, and computes the processor's load since `began`, or since an earlier
+    /// reading if that is too recent. `None` if the worker does not run on the processor or has no
+    /// reading; the load is `None` if no reading is old enough.
     fn known_since(
         &mut self,
         began: Option<&MachineCounters>,
@@ -313,14 +315,14 @@ impl LoadLog {
         Some((now, load))
     }
 
-    /// The last look that lies far enough back for a load to be measured.
+    /// The last reading that is old enough to measure a load.
     fn measurable_before(&self, now: &MachineCounters) -> Option<&MachineCounters> {
         let long = |look: &&MachineCounters| now.at_ns - look.at_ns >= MIN_LOOK.into();
         self.looks.iter().rev().find(long)
     }
 
-    /// The processor's load since a look, if the worker runs on it. Where too little time
-    /// has passed, it is looked at for longer.
+    /// The processor's load since `began`, if the worker runs on the processor. Waits if too little
+    /// time has passed.
     pub(crate) fn since(
         &mut self,
         began: Option<&MachineCounters>,
@@ -330,7 +332,8 @@ impl LoadLog {
         if found.is_some() {
             return found;
         }
-        // The first case of all: what comes after is as good as what came before.
+        // This is the first case of all, so the time after it has to serve in place of the time
+        // before.
         let first = self.looks.front()?.clone();
         let short = now.at_ns - first.at_ns;
         let rest = (MIN_LOOK.as_nanos() as f64 - short.0).max(0.0) as u64;
@@ -343,8 +346,9 @@ impl LoadLog {
         })
     }
 
-    /// The part of the time since a look, or of half a second, by which other programs can have
-    /// delayed a call: it waits while they have the last free core. `None`: not known.
+    /// The largest share of the time since `began` (or of the last half second, if longer) by which
+    /// other programs can have delayed a call. A call waits only while they use the last free core.
+    /// `None` if unknown.
     pub(crate) fn delay_since(
         &mut self,
         began: Option<&MachineCounters>,
@@ -365,7 +369,7 @@ impl LoadLog {
         })
     }
 
-    /// True where other programs disturbed what has passed since a look.
+    /// True if other programs disturbed the machine since `began`.
     pub(crate) fn disturbed_since(
         &mut self,
         began: Option<&MachineCounters>,
@@ -376,7 +380,7 @@ impl LoadLog {
     }
 }
 
-/// True for a worker whose calls the processor's own counters describe.
+/// True for a worker on the processor, whose calls the processor's counters describe.
 pub(crate) fn on_processor(device: &Device) -> bool {
     device.known_kind() == Some(DeviceKind::Cpu)
 }

@@ -1,4 +1,4 @@
-//! A stopped harness takes its workers along, and what they started.
+//! Ends the workers, and everything they started, when a signal stops the harness.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -13,23 +13,24 @@ use nix::sys::signal::{SigSet, Signal};
 
 use crate::worker::descendants;
 
-/// The limit for printing the message: its reader may have stopped reading.
+/// The time limit for printing the message: its reader may have stopped reading.
 const SAYING: Duration = Duration::from_millis(300);
 
 static WATCHING: AtomicBool = AtomicBool::new(false);
 
 static STOPPING: AtomicBool = AtomicBool::new(false);
 
-/// Files and folders that are of no use once this process has ended.
+/// Files and folders to remove when a signal ends this process.
 static LEFT: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Waits on a thread for the signals that stop a program, ends every worker with its
-/// children, has `rest` said, and exits with 128 plus the signal's number. Call before any other
-/// thread is started: threads inherit that these signals are not theirs.
+/// Starts a thread that waits for the signals that stop a program. On one, it ends every worker
+/// with its children, prints a message that ends with `rest`, and exits with 128 plus the signal's
+/// number. Call this before any other thread is started: threads inherit the mask that blocks these
+/// signals.
 ///
-/// Nothing can be done here about SIGKILL: the supervisors of the workers see to that.
+/// SIGKILL cannot be handled here; the workers' supervisors handle it.
 pub fn watch_for(rest: &'static str, say: fn(String)) {
-    // The children of a supervisor that was itself killed are adopted by this process.
+    // If a supervisor is killed, this process adopts the supervisor's children.
     let _ = prctl::set_child_subreaper(true);
     if WATCHING.swap(true, Ordering::Relaxed) {
         return;
@@ -40,7 +41,7 @@ pub fn watch_for(rest: &'static str, say: fn(String)) {
     }
     thread::spawn(move || {
         let Ok(signal) = signals.wait() else { return };
-        // First: what is killed now did not fail.
+        // Set first, so that workers killed from here on do not count as failed.
         STOPPING.store(true, Ordering::SeqCst);
         descendants::kill_own();
         for folder in LEFT.lock().iter().flat_map(|left| left.iter()) {
@@ -52,14 +53,13 @@ pub fn watch_for(rest: &'static str, say: fn(String)) {
             let _ = said.send(());
         });
         let _ = heard.recv_timeout(SAYING);
-        // SAFETY: ends the process. Its usual end would write out buffers, for which it
-        // might wait for ever.
+        // SAFETY: ends the process. A normal exit would flush buffers, which might block forever.
         unsafe { libc::_exit(128 + signal as i32) }
     });
 }
 
-/// At the end of a command that [`watch_for`]ed: whatever is left over, a worker's whose
-/// supervisor was killed, ends with it.
+/// Ends what is left at the end of a command that called [`watch_for`], such as a worker whose
+/// supervisor was killed.
 pub fn end() {
     hold_if_stopping();
     if WATCHING.load(Ordering::Relaxed) {
@@ -67,23 +67,24 @@ pub fn end() {
     }
 }
 
-/// Does not return once a stop was asked for: what comes of work whose worker was killed
-/// for it must be neither kept nor reported.
+/// Does not return once the process is stopping: results of a killed worker must be neither kept
+/// nor reported.
 pub fn hold_if_stopping() {
     while STOPPING.load(Ordering::SeqCst) {
         thread::park();
     }
 }
 
-/// Has a file or folder removed where a signal keeps this process from doing so itself.
+/// Registers a file or folder to be removed if a signal ends this process before it removes it
+/// itself.
 pub fn leaves(folder: PathBuf) {
     if let Ok(mut left) = LEFT.lock() {
         left.push(folder);
     }
 }
 
-/// Those that this process takes as a wish that it stop. A hangup that the caller has
-/// ignored, as `nohup` does, does not count.
+/// The signals that ask this process to stop. A hangup that the caller ignores, as `nohup` does, is
+/// left out.
 pub fn stopping() -> SigSet {
     let mut signals = SigSet::empty();
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGQUIT] {
@@ -96,7 +97,7 @@ pub fn stopping() -> SigSet {
 }
 
 fn ignored(signal: Signal) -> bool {
-    // SAFETY: only asks, into a structure that is plain memory.
+    // SAFETY: only reads the action, into plain memory.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         libc::sigaction(signal as i32, std::ptr::null(), &mut action) == 0

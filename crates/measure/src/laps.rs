@@ -8,13 +8,13 @@ use regatta_worker::units::{Elapsed, Nanoseconds};
 /// The time of each part of a command's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TimeSpent {
-    /// Reading the suite, finding its workers, asking which code and machine this is.
+    /// Reading the suite, finding its workers, identifying the code and the machine.
     pub setting_up: Nanoseconds,
     /// Starting and ending workers.
     pub workers: Nanoseconds,
     /// Preparing, checking, measuring and counting cases.
     pub cases: Nanoseconds,
-    /// Timing calls by the clock outside of the worker.
+    /// Timing calls by the harness's own clock.
     pub clocks: Nanoseconds,
     /// Reading runs back and judging them.
     pub judging: Nanoseconds,
@@ -33,23 +33,23 @@ impl AddAssign for TimeSpent {
     }
 }
 
-/// Times that follow each other.
+/// A stopwatch for consecutive times.
 pub struct Laps(Instant);
 
 impl Laps {
-    /// The first one begins now.
+    /// Starts the first lap.
     pub fn begin() -> Laps {
         Laps(Instant::now())
     }
 
-    /// Ends a lap, and returns the time since the one before.
+    /// Ends a lap, and returns its length.
     pub fn end(&mut self) -> Nanoseconds {
         let before = std::mem::replace(&mut self.0, Instant::now());
         (self.0 - before).into()
     }
 }
 
-/// A time that was estimated, in no more digits than are meant: `about 40 s`, `about 3 min`.
+/// An estimated time, rounded up to few digits: `about 40 s`, `about 3 min`.
 pub fn about(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     let step = match seconds {
@@ -61,7 +61,7 @@ pub fn about(time: Duration) -> String {
     format!("about {}", watch(Duration::from_secs_f64(seconds)))
 }
 
-/// A time in whole seconds, as it is read off a watch: `41 s`, `2 min 7 s`.
+/// A time in whole seconds: `41 s`, `2 min 7 s`.
 pub fn watch(time: Duration) -> String {
     let seconds = time.as_secs_f64().round();
     if seconds < 60.0 {

@@ -29,8 +29,8 @@ pub mod versions;
 pub mod worker;
 pub mod workers;
 
-/// Why something cannot be measured, as a sentence with the fix: a name that is not
-/// declared, an environment that is not made, a revision that git does not know.
+/// The reason for which something cannot be measured, as a sentence with the fix: a name is not
+/// declared, an environment cannot be made, git does not know a revision.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SetupError(pub String);

@@ -1,5 +1,5 @@
-//! The calls of a suite's scripts, which are known once each script has run to its end: before
-//! anything is planned, and in both sides of a comparison at the same time.
+//! Lists the calls of a suite's scripts, which are known once each script has run to its end. This
+//! happens before anything is planned, on both sides of a comparison at the same time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -17,32 +17,31 @@ use regatta_worker::case::{Case, ParamValue, Params, VariantId, is_name};
 use regatta_worker::operator::Problem;
 use regatta_worker::protocol::{DeviceKind, Hello, ListedCall, ReplyBody, RequestBody};
 
-/// The answer of a script's worker when its calls were listed.
+/// The result of listing the calls of a script's worker.
 #[derive(Clone, Debug)]
 pub struct ListedWorker {
-    /// The hello of the worker.
+    /// The worker's hello.
     pub hello: Hello,
-    /// The files that it had loaded in the end.
+    /// The files that it had loaded at the end.
     pub loaded: BTreeSet<PathBuf>,
 }
 
-/// By worker.
+/// Listed workers by name.
 pub type ListedWorkers = BTreeMap<String, ListedWorker>;
 
-/// A script may take so many times a suite's time limit to run to its end.
+/// A script may take this many times the suite's time limit to run to its end.
 const LONGEST_IN_LIMITS: u32 = 10;
 
-/// The workers of a suite's scripts, each stopped in its script's first call.
+/// The workers of a suite's scripts. Each stopped at the first call of its script.
 pub struct Started {
     workers: Vec<(String, Box<dyn Conversation>)>,
     limit: Duration,
-    /// Holds their logs.
+    /// The folder of their logs, kept while they run.
     _logs: TempDir,
 }
 
 impl Started {
-    /// True where one of them computes on a GPU: there scripts that tune are run one after the
-    /// other.
+    /// True if one of them uses a GPU: scripts that tune then run one after the other.
     pub fn are_on_gpu(&self) -> bool {
         let mut kinds = self.workers.iter();
         kinds.any(|(_, worker)| worker.hello().device.known_kind() == Some(DeviceKind::Cuda))
@@ -51,7 +50,7 @@ impl Started {
     /// Runs each script to its end, and adds its calls to the suite's cases.
     ///
     /// # Errors
-    /// A script that ends by an exception, or a call that no case can be of.
+    /// A script ends with an exception, or a call has no valid case id.
     pub fn list(self, suite: &mut Suite) -> Result<ListedWorkers, SetupError> {
         let mut workers = BTreeMap::new();
         for (worker, mut conversation) in self.workers {
@@ -86,11 +85,11 @@ impl Started {
     }
 }
 
-/// Starts the workers of a suite's scripts, in the checkout that `placed` names; `None` where it
-/// has none.
+/// Starts the workers of a suite's scripts, in the checkout that `placed` puts them into. Returns
+/// `None` if the suite has no scripts.
 ///
 /// # Errors
-/// A script that does not run, or that calls no timer; or whatever `placed` fails with.
+/// A script does not run, or calls no timer; or `placed` fails.
 pub fn start<E: From<SetupError>>(
     suite: &Suite,
     environment: Option<&str>,
@@ -128,7 +127,7 @@ pub fn list_here(suite: &mut Suite, environment: Option<&str>) -> Result<(), Set
     }
 }
 
-/// The case of a call.
+/// Makes the case of a listed call.
 fn listed(worker: &str, order: usize, call: ListedCall) -> Result<(Case, Listed), SetupError> {
     let place = &call.place;
     if !is_name(&call.variant) {
@@ -139,7 +138,7 @@ fn listed(worker: &str, order: usize, call: ListedCall) -> Result<(Case, Listed)
     }
     let mut params = Params::default();
     for (name, value) in call.params.iter() {
-        // As an id reads back.
+        // The value as it is parsed back from an id.
         let value: ParamValue = value
             .to_string()
             .parse()
@@ -168,7 +167,7 @@ fn listed(worker: &str, order: usize, call: ListedCall) -> Result<(Case, Listed)
     Ok((case, listed))
 }
 
-/// Puts the calls of scripts in the order in which the scripts make them, behind all other cases.
+/// Sorts the calls of scripts into the order in which the scripts make them, after all other cases.
 pub fn in_order(suite: &Suite, cases: &mut [Case]) {
     cases.sort_by_cached_key(|case| {
         let order = suite.listed.get(&case.id()).map(|listed| listed.order);
@@ -176,7 +175,7 @@ pub fn in_order(suite: &Suite, cases: &mut [Case]) {
     });
 }
 
-/// Two calls that the scripts of two sides make in another order, as a sentence.
+/// Two calls that the scripts of both sides make in different order, as a sentence.
 pub fn crossed(base: &Suite, head: &Suite) -> Option<String> {
     let mut cases: Vec<&Case> = head.cases.iter().collect();
     cases.retain(|case| base.listed.contains_key(&case.id()));

@@ -1,5 +1,6 @@
-//! Which files the processes of a worker load, and of which checkout they are. Two sides of a
-//! comparison that load one checkout, or one installed copy of it, measure the same code.
+//! Finds the files that a worker's processes load, and the checkout that each belongs to. If both
+//! sides of a comparison load the same checkout, or one installed copy of it, they measure the same
+//! code.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,13 +23,13 @@ use crate::worker::descendants;
 use regatta_core::cache;
 use regatta_core::record::identity::is_of_session;
 
-/// Folders of the system, whose files the versions of packages tell apart.
+/// Folders of the system. The versions of packages identify their files.
 const SYSTEM: [&str; 9] = [
     "/usr", "/lib", "/lib64", "/bin", "/sbin", "/dev", "/proc", "/sys", "/etc",
 ];
 
-/// Files that a process and its descendants map, those that their command lines name, and those
-/// below their folder that they have open to read.
+/// Files that a process or its descendants map, that their command lines name, and those below
+/// their working directory that they have open for reading.
 pub(crate) fn by_processes(root: u32) -> BTreeSet<PathBuf> {
     let mut files = BTreeSet::new();
     for process in std::iter::once(root).chain(descendants::tree(root)) {
@@ -42,7 +43,7 @@ pub(crate) fn by_processes(root: u32) -> BTreeSet<PathBuf> {
         let mapped = mapped
             .into_iter()
             .map(|path| path.trim_end_matches(" (deleted)"));
-        // `/memfd:x`, `/SYSV00000000` are memory with a name, and no files.
+        // `/memfd:x` and `/SYSV00000000` are named memory, not files.
         files.extend(mapped.map(PathBuf::from).filter(|path| path.is_file()));
         let Ok(folder) = fs::read_link(about("cwd")) else {
             continue;
@@ -57,7 +58,7 @@ pub(crate) fn by_processes(root: u32) -> BTreeSet<PathBuf> {
     files
 }
 
-/// Files that a process has open, to read alone.
+/// Files that a process has open for reading only.
 fn opened(process: u32) -> impl Iterator<Item = PathBuf> {
     let entries = fs::read_dir(format!("/proc/{process}/fd"));
     let entries = entries.into_iter().flatten().flatten();
@@ -74,7 +75,8 @@ fn opened(process: u32) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// The file that a word of a command, or its value after `=`, names from this folder.
+/// The file that a word of a command line names relative to `folder`, or that its value after `=`
+/// names.
 pub(crate) fn existing(folder: &Path, word: &Path) -> Option<PathBuf> {
     let text = word.to_string_lossy();
     let value = text.split_once('=').map(|(_, value)| Path::new(value));
@@ -83,7 +85,7 @@ pub(crate) fn existing(folder: &Path, word: &Path) -> Option<PathBuf> {
     paths.find_map(|word| fs::canonicalize(folder.join(word)).ok())
 }
 
-/// The folder that packages are installed into which a file is in.
+/// The outermost folder of installed packages that contains `path`.
 fn installed_in(path: &Path) -> Option<&Path> {
     let folders = path.ancestors().skip(1);
     let installs = |folder: &&Path| {
@@ -93,8 +95,8 @@ fn installed_in(path: &Path) -> Option<&Path> {
     folders.filter(installs).last()
 }
 
-/// True for a file that no version of a package identifies: not of the system, of an environment, or
-/// of regatta itself.
+/// True for a file that no package version identifies: it is not part of the system, of an
+/// environment, or of regatta.
 pub(crate) fn is_code_of_user(path: &Path) -> bool {
     let of_cache = |path: &Path| {
         let cache = cache::folder().and_then(fs::canonicalize);
@@ -111,29 +113,30 @@ pub(crate) fn is_code_of_user(path: &Path) -> bool {
         || is_own())
 }
 
-/// The checkout that a side is of, and those of which it may load nothing.
+/// The checkout of one side, and the checkouts from which it must not load code.
 pub(crate) struct Roots {
     own: PathBuf,
-    /// That of the other side.
+    /// The other side's checkout.
     other: PathBuf,
-    /// The other side's, and the one that regatta was started in.
+    /// The other side's checkout, and the one in which regatta was started.
     others: Vec<PathBuf>,
-    /// True where the other side is a revision in a folder of its own.
+    /// True if the other side is a revision in a folder of its own.
     other_is_revision: bool,
     began: SystemTime,
-    /// Files that were looked at.
+    /// Files that were checked already.
     seen: RefCell<BTreeSet<PathBuf>>,
-    /// Code that git tracks in the checkout of this side, and in that of the other.
+    /// Code that git tracks in this side's checkout, and in the other's.
     tracked: [OnceCell<Vec<PathBuf>>; 2],
-    /// Installed libraries that either side loaded, made of sources that differ between the two.
+    /// Libraries outside of both checkouts, each with the checkout of the first side that loaded
+    /// it.
     shared: Rc<RefCell<BTreeMap<PathBuf, PathBuf>>>,
 }
 
-/// A side of a comparison, by its folder and whether that is a revision's own.
+/// A side of a comparison: its folder, and whether that folder belongs to a revision.
 pub(crate) type SideFolder<'a> = (&'a Path, bool);
 
 impl Roots {
-    /// The roots of two sides; `None` where both are of one checkout, or one of none.
+    /// The roots of two sides; `None` for both if they share a checkout, or if one is in none.
     pub(crate) fn pair([base, head]: [SideFolder; 2]) -> [Option<Roots>; 2] {
         let shared = Rc::default();
         let began = SystemTime::now();
@@ -155,8 +158,8 @@ impl Roots {
         [roots(base, head), roots(head, base)]
     }
 
-    /// Why these files may be the code of another side, in words after this one's name; `own_expected` is
-    /// true where one of them has to be of its checkout.
+    /// A sentence on why these files may belong to the other side, to follow this side's name. If
+    /// `own_expected`, at least one file has to be in this side's checkout.
     pub(crate) fn objection(
         &self,
         files: &BTreeSet<PathBuf>,
@@ -164,7 +167,7 @@ impl Roots {
     ) -> Option<String> {
         let shown = |path: &Path| path.display().to_string();
         let is_loaded = !own_expected || files.iter().any(|file| self.is_own(file));
-        // After each block most are those of the block before.
+        // Most of them are known from the block before.
         let files: BTreeSet<PathBuf> = files.difference(&self.seen.borrow()).cloned().collect();
         self.seen.borrow_mut().extend(files.iter().cloned());
         if let Some(file) = files.iter().find(|file| self.is_foreign(file)) {
@@ -213,9 +216,9 @@ impl Roots {
         file.starts_with(&self.own) && *file != self.own
     }
 
-    /// True for a file of a checkout that this side is not of.
+    /// True for a file of a checkout from which this side must not load code.
     fn is_foreign(&self, file: &Path) -> bool {
-        // Worktrees may lie within the checkout: the deepest root is a file's.
+        // Worktrees may be inside of the checkout, so a file belongs to the deepest root.
         let depth = |root: &PathBuf| root.components().count();
         let of_others = self.others.iter().filter(|root| file.starts_with(root));
         let other = of_others.map(depth).max();
@@ -223,8 +226,8 @@ impl Roots {
         other > own && is_code_of_user(file)
     }
 
-    /// A file that git ignores, that was here before the command began, and that the revision on the
-    /// other side lacks: it was built in place.
+    /// A file that git ignores, that is older than this command, and that the other side's revision
+    /// lacks: it was built in place.
     fn missing_in_other<'a>(&self, files: &'a BTreeSet<PathBuf>) -> Option<&'a PathBuf> {
         if !self.other_is_revision {
             return None;
@@ -245,8 +248,7 @@ impl Roots {
         lacking.into_iter().find(|file| ignored.contains(*file))
     }
 
-    /// An installed file that is a copy of a file of the checkout as another revision has it, and
-    /// that file.
+    /// An installed file that is a copy of a checkout's file in another revision, and that file.
     fn copied(&self, files: &BTreeSet<PathBuf>) -> Option<(PathBuf, PathBuf)> {
         let outside = |file: &&PathBuf| {
             !self
@@ -255,7 +257,7 @@ impl Roots {
                 .chain([&self.own])
                 .any(|root| file.starts_with(root))
         };
-        // Packages that were installed, each once; and files that lie elsewhere.
+        // Installed packages, each once, and files elsewhere.
         let packages: BTreeSet<PathBuf> = files
             .iter()
             .filter_map(|file| {
@@ -276,7 +278,8 @@ impl Roots {
             .next()
     }
 
-    /// A file that is, in name and contents, one of the other side's that this side has otherwise.
+    /// A file whose name and contents are those of a file of the other side, and whose contents
+    /// differ on this side.
     fn copy_of_other(&self, file: &Path) -> Option<(PathBuf, PathBuf)> {
         let name = file.file_name()?;
         let mut alike = self.tracked().filter(|path| path.file_name() == Some(name));
@@ -290,8 +293,8 @@ impl Roots {
         Some((file.to_owned(), source.clone()))
     }
 
-    /// A file of an installed package, and the one of the checkout that it is a copy of, where the
-    /// package was made of the checkout and not of this side's revision.
+    /// If an installed package was copied from the checkout but not from this side's revision: one
+    /// of its files, and the file that it is a copy of.
     fn package_of_other(
         &self,
         package: &Path,
@@ -326,7 +329,7 @@ impl Roots {
                 unknown.push(path);
             }
         }
-        // All of it is of a third revision.
+        // All of the package's files may be from a third revision.
         is_copy = is_copy
             || unknown
                 .iter()
@@ -338,8 +341,8 @@ impl Roots {
         wrong.or_else(|| self.library_of_both(package, files))
     }
 
-    /// A library of an installed copy that both sides load, and a source that it is compiled from
-    /// which differs between the two.
+    /// A compiled library of an installed copy that both sides load, and a source of it that
+    /// differs between the sides.
     fn library_of_both(
         &self,
         package: &Path,
@@ -353,12 +356,13 @@ impl Roots {
         Some((library.clone(), source?.clone()))
     }
 
-    /// A program or library outside of the checkouts that both sides load, and a source that differs
-    /// between them: it was made since a revision was checked out, or has the source's name.
+    /// A program or library outside of the checkouts that both sides load, and a source that
+    /// differs between the sides. The library was built after a revision was checked out, or has
+    /// the name of that source.
     fn built_for_both(&self, files: &BTreeSet<PathBuf>) -> Option<(PathBuf, PathBuf)> {
         let roots = [&self.own, &self.other];
         let changed = |path: &Path| fs::metadata(path).and_then(|facts| facts.modified()).ok();
-        // Git writes this file of a worktree once.
+        // Git writes this file of a worktree once, at checkout.
         let checked_out = roots.map(|root| root.join(".git"));
         let checked_out = checked_out.iter().filter(|path| path.is_file());
         let checked_out = checked_out.filter_map(|path| changed(path)).max();
@@ -369,7 +373,7 @@ impl Roots {
         libraries
             .filter(|file| self.is_shared(file))
             .find_map(|file| {
-                // A cache that is named by contents has one for each side.
+                // A cache whose names have checksums of contents has one file for each side.
                 let is_new = checked_out < changed(file) && !file.iter().any(is_digest);
                 let name = library_name(file);
                 let is_named =
@@ -379,20 +383,20 @@ impl Roots {
             })
     }
 
-    /// True for a library that the other side loaded before this one.
+    /// True for a library that the other side loaded first.
     fn is_shared(&self, library: &Path) -> bool {
         let mut shared = self.shared.borrow_mut();
         let root = shared.entry(library.to_owned());
         *root.or_insert_with(|| self.own.clone()) != self.own
     }
 
-    /// Sources that are compiled and differ between the two sides.
+    /// Compiled sources that differ between the two sides.
     fn differing(&self) -> impl Iterator<Item = &PathBuf> {
         let sources = self.tracked().filter(|source| is_compiled(source));
         sources.filter(|source| self.differs(source))
     }
 
-    /// True for a file that the other side lacks, or has otherwise.
+    /// True for a file that the other side lacks or has with other contents.
     fn differs(&self, source: &Path) -> bool {
         let [own, other] = [&self.own, &self.other].map(|root| fs::read(root.join(source)).ok());
         own != other
@@ -418,32 +422,34 @@ fn is_elf(path: &Path) -> bool {
     read.is_ok() && begins == *b"\x7fELF"
 }
 
-/// The name of a library or program as its source has it: `k` of `libk.so`, `k.cpython-311.so`.
+/// The name that a library's or program's source has: `k` for `libk.so` and `k.cpython-311.so`.
 fn library_name(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let name = name.split('.').next().unwrap_or_default();
     name.strip_prefix("lib").unwrap_or(name).to_owned()
 }
 
-/// True for a part of a path that is a checksum.
+/// True for a part of a path that looks like a checksum.
 fn is_digest(part: &OsStr) -> bool {
     let part = part.to_string_lossy();
     let name = part.split('.').next().unwrap_or_default();
     name.len() >= 26 && name.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-/// Files of one installed package whose contents are looked for in all of a repository.
+/// The number of files of an installed package whose contents are looked up in all of a
+/// repository's history.
 const LOOKED_UP: usize = 8;
 
-/// The consequence of such a file, in words.
+/// The consequence, in messages.
 const SAME: &str = "so both sides may measure the same code";
 
-/// The way to have each side load its own code.
+/// The fix, in messages: how each side loads its own code.
 const RELATIVE: &str = "Name code by relative paths (`paths` of the environment, the worker's \
                         command), or let [build] install it: no editable install, no PYTHONPATH \
                         and no absolute path into a checkout";
 
-/// The root of the checkout that a folder is in, without symlinks. Git is asked once a folder.
+/// The root of the checkout that contains `folder`, with symlinks resolved. Asks git once for each
+/// folder.
 pub(crate) fn root(folder: &Path) -> Option<PathBuf> {
     static ROOTS: Mutex<BTreeMap<PathBuf, Option<PathBuf>>> = Mutex::new(BTreeMap::new());
     let folder = fs::canonicalize(folder).ok()?;
@@ -455,11 +461,11 @@ pub(crate) fn root(folder: &Path) -> Option<PathBuf> {
     root.clone()
 }
 
-/// Variables of the caller that name something in the checkout that regatta was started in, as the
-/// worker of another checkout of it is given them: with its own files.
+/// Changes variables of the caller that name code in the checkout in which regatta was started, so
+/// that a worker of the checkout `own` finds its own files there. Returns the changed ones.
 ///
 /// # Errors
-/// The variable that names code which the other checkout does not have, with that code.
+/// The variable that names code which `own` does not have, and that code.
 pub(crate) fn for_checkout(
     own: &Path,
     variables: impl IntoIterator<Item = (String, String)>,
@@ -472,7 +478,7 @@ pub(crate) fn for_checkout(
     }
     let mut changed = Vec::new();
     for (name, value) in variables {
-        // The own, and what no program reads.
+        // `PWD` is the worker's own, and no program reads the others.
         if ["PWD", "OLDPWD", "_"].contains(&name.as_str()) {
             continue;
         }
@@ -504,17 +510,18 @@ pub(crate) fn for_checkout(
     Ok(changed)
 }
 
-/// The text before a path in a part of a variable's value (`-I`), and the path below a root.
+/// Splits part of a variable's value into the text before a path (such as `-I`) and the path below
+/// `root`.
 fn within<'a>(part: &'a str, root: &Path) -> Option<(&'a str, PathBuf)> {
     let at = part.find('/')?;
     let (before, path) = part.split_at(at);
-    // The path of a URL names no file here.
+    // The path of a URL names no file here, so it is not resolved.
     let path = Path::new(path);
     let real = fs::canonicalize(path).ok()?;
     Some((before, real.strip_prefix(root).ok()?.to_owned()))
 }
 
-/// True for code that no environment has, or a folder with such code in it.
+/// True for code outside of environments, or for a folder that contains such code.
 fn holds_code(path: &Path) -> bool {
     let in_environment = path.ancestors().any(is_environment);
     let direct = || {
@@ -534,10 +541,10 @@ mod tests {
     #[test]
     fn memory_with_a_name_is_no_file() {
         let name = std::ffi::CString::new("regatta").unwrap();
-        // SAFETY: a name that ends with a NUL; the descriptor is closed with the process.
+        // SAFETY: the name ends with a NUL. The descriptor is closed with the process.
         let fd = unsafe { nix::libc::memfd_create(name.as_ptr(), 0) };
         assert!(fd >= 0);
-        // SAFETY: as above; one page of a new file of memory, kept until the process ends.
+        // SAFETY: as above. The page of this new memory file stays mapped until the process ends.
         unsafe {
             nix::libc::ftruncate(fd, 4096);
             let at = nix::libc::mmap(
@@ -594,7 +601,7 @@ mod tests {
         }
     }
 
-    /// Those of the base, and of a head that is measured beside it.
+    /// The roots of the base, and of a head that is measured beside it.
     pub(super) fn both_roots(at: &dyn Fn(&str) -> PathBuf) -> (Roots, Roots) {
         let base = roots(at);
         let head = Roots {
@@ -618,7 +625,7 @@ mod tests {
         ("head/csrc/k.cu", "two"),
     ];
 
-    /// Both checkouts, and more files beside them.
+    /// Both checkouts with their files, and `more` files beside them.
     pub(super) fn with_checkouts(
         more: &[(&str, &str)],
     ) -> (tempfile::TempDir, impl Fn(&str) -> PathBuf + use<>) {
@@ -629,11 +636,11 @@ mod tests {
     fn an_installed_copy_of_another_revision_is_not_this_sides_code() {
         let site = |name: &str| format!("env/lib/site-packages/{name}");
         for (installed, wrong) in [
-            // The head's module, the base's, and another package's of the name.
+            // The head's module, the base's, and one of another package that has the same name.
             ("mine.py=two", Some("mine.py")),
             ("mine.py=one", None),
             ("mine.py=other", None),
-            // A package of which one file is the same in both, and one another's.
+            // A package with one file that is the same on both sides, and one of another revision.
             ("lib/__init__.py=same lib/a.py=two", Some("lib/a.py")),
             ("lib/__init__.py=same lib/a.py=three", Some("lib/a.py")),
             ("lib/__init__.py=same lib/a.py=one", None),
@@ -645,7 +652,7 @@ mod tests {
             let texts: Vec<_> = texts.map(|(name, text)| (site(name), text)).collect();
             let texts = texts.iter().map(|(name, text)| (name.as_str(), *text));
             let (_folder, at) = with_checkouts(&texts.collect::<Vec<_>>());
-            // A package is named by its folder, so a file in it is what is looked at.
+            // A package is named by its folder, so the loaded file is one inside.
             let loaded = installed.split(['/', '=']).next().unwrap();
             let loaded = BTreeSet::from([at(&site(loaded))]);
             let copied = roots(&at).copied(&loaded).map(|(file, _)| file);
@@ -706,7 +713,7 @@ mod tests {
 
     #[test]
     fn variables_name_what_a_checkout_has_itself() {
-        // `within` alone: which checkout this test is started in is not its own to choose.
+        // Tests `within` alone, since the checkout in which this test runs is not its choice.
         let (_folder, at) = files(&[
             ("repo/lib/a.py", ""),
             ("repo/data/x.bin", ""),

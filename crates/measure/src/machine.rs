@@ -1,4 +1,4 @@
-//! The machine on which is measured, from what its workers say and the system tells.
+//! Identifies the machine from the introductions of its workers and from the system.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,11 +7,10 @@ use regatta_core::record::{CORES, Fingerprint, WorkerRecord};
 use regatta_core::suite::Settings;
 use regatta_worker::protocol::{Device, DeviceKind, Hello};
 
-/// The fingerprint of a machine whose workers introduced themselves so.
+/// The fingerprint of a machine whose workers introduced themselves with `hellos`.
 ///
-/// A GPU's facts are hard for every worker that runs on one. The processor's are
-/// hard only when some worker runs on it: device times of a GPU do not depend on
-/// which host rents it out. One that is absent runs nowhere.
+/// Facts of a GPU are hard for every worker on it. Facts of the processor are hard only if some
+/// worker runs on it: device times of a GPU do not depend on the host. Absent workers do not count.
 pub fn fingerprint(hellos: &BTreeMap<String, Hello>) -> Fingerprint {
     let present = hellos.values().filter(|hello| hello.absent.is_none());
     of_devices(present.map(|hello| &hello.device))
@@ -59,11 +58,10 @@ pub fn of_devices<'a>(devices: impl Iterator<Item = &'a Device>) -> Fingerprint 
     print
 }
 
-/// Longest name of a machine.
+/// The longest name of a machine, in bytes.
 const MAX_NAME_BYTES: usize = 120;
 
-/// The name as a file's: one without a letter that a file name holds, or too long for it, has
-/// a checksum in its place.
+/// Turns `name` into a file name. A name that is too long ends in a checksum.
 fn file_name(name: &str) -> String {
     let sum = || format!("{:08x}", crc32fast::hash(name.as_bytes()));
     match name.len() {
@@ -72,7 +70,7 @@ fn file_name(name: &str) -> String {
     }
 }
 
-/// The record of a worker as it introduced itself.
+/// The record of a worker from its hello.
 pub fn worker_record(name: &str, hello: &Hello, settings: &Settings) -> WorkerRecord {
     WorkerRecord {
         name: name.to_owned(),
@@ -94,7 +92,7 @@ pub fn cpu_model() -> String {
     model.unwrap_or("unknown").to_owned()
 }
 
-/// Hardware threads this process may use.
+/// The number of hardware threads that this process may use.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

@@ -1,4 +1,4 @@
-//! Folders that commands made in the cache and keep there: environments, and worktrees of revisions.
+//! Folders that commands made and kept in the cache: environments, and worktrees of revisions.
 
 use std::fs;
 use std::io;
@@ -26,7 +26,7 @@ pub struct Made {
 /// Everything that commands made, environments first.
 ///
 /// # Errors
-/// When the cache cannot be found.
+/// The cache cannot be found.
 pub fn all() -> io::Result<Vec<Made>> {
     Ok(all_in(&cache::folder()?))
 }
@@ -60,7 +60,7 @@ fn all_in(cache: &Path) -> Vec<Made> {
     environments.chain(revisions).collect()
 }
 
-/// The folders in a folder, by their names.
+/// The folders in a folder, with their names.
 fn folders(folder: &Path) -> Vec<(String, PathBuf)> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
@@ -71,15 +71,15 @@ fn folders(folder: &Path) -> Vec<(String, PathBuf)> {
 }
 
 impl Made {
-    /// The room that it takes on disk.
+    /// The size on disk.
     pub fn size(&self) -> Bytes {
         Bytes(size(&self.folder))
     }
 
-    /// Removes it; `false` where a process uses it.
+    /// Removes it. Returns false if a process uses it.
     ///
     /// # Errors
-    /// When something of it cannot be removed.
+    /// A part of it cannot be removed.
     pub fn remove(&self) -> io::Result<bool> {
         let Some(lock) = LockedFolder::try_alone(&self.folder)? else {
             return Ok(false);
@@ -92,7 +92,8 @@ impl Made {
             && let Some(checkout) = self.folder.parent()
         {
             remove_free_locks(checkout)?;
-            // The last of its checkout: a folder that holds more stays.
+            // Succeeds only for the last worktree of a checkout, as a folder that is not empty
+            // stays.
             if fs::remove_dir(checkout).is_ok() {
                 LockedFolder::try_alone(checkout)?.map_or(Ok(()), LockedFolder::remove)?;
             }
@@ -101,7 +102,7 @@ impl Made {
     }
 }
 
-/// Removes locks of worktrees that were never made, or are gone.
+/// Removes the locks of worktrees that were never made or are gone.
 fn remove_free_locks(checkout: &Path) -> io::Result<()> {
     let entries = fs::read_dir(checkout)?.flatten();
     let locks = entries.map(|entry| entry.path());
@@ -119,7 +120,7 @@ fn size(path: &Path) -> u64 {
     let Ok(facts) = fs::symlink_metadata(path) else {
         return 0;
     };
-    // A link is not followed, and only a folder has entries.
+    // Links are not followed; only folders have entries.
     let folder = facts.is_dir().then(|| fs::read_dir(path));
     let entries = folder.into_iter().flatten().flatten().flatten();
     let below: u64 = entries.map(|entry| size(&entry.path())).sum();

@@ -1,5 +1,5 @@
-//! Checks before anything is measured: that every worker starts, knows
-//! its variants and parameters, and has the memory for its cases.
+//! Checks before anything is measured: every worker starts, has the variants and parameters that
+//! the suite names, and has the memory for its cases.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -20,24 +20,26 @@ use regatta_worker::protocol::{
 };
 use regatta_worker::units::{Bytes, Digits};
 
-/// The workers' answers before anything is measured.
+/// The workers' answers to the preflight.
 pub struct Introduced {
-    /// Their introductions, by name.
+    /// The workers' introductions, by name.
     pub hellos: BTreeMap<String, Hello>,
-    /// The one that was not ended.
+    /// The worker that was kept running.
     pub waiting: Option<WaitingWorker>,
-    /// The peaks of the devices that were measured, if the suite asks for them.
+    /// Measured peaks of devices, if the suite asks for them.
     pub peaks: BTreeMap<String, Peak>,
-    /// Which workers did not, and why, a sentence each; none where another measured their device.
+    /// A sentence for each worker that could not measure the peak, unless another worker measured
+    /// its device.
     pub unmeasured: Vec<String>,
-    /// Cases that a revision does not have yet, with the reason.
+    /// Cases that a revision does not have yet, each with the reason.
     pub lacking: BTreeMap<CaseId, String>,
 }
 
-/// Has every worker of the suite introduce itself, and checks the suite against what they say. The
-/// worker named `kept` is not ended: it is introduced last, so that it is alone, and serves the
-/// first invocation. One that measures a peak is always ended: it has loaded libraries that a first
-/// call would find. A revision that `may_lack` cases is not refused for those that it does not have.
+/// Has every worker of the suite introduce itself, and checks the suite against the answers. The
+/// worker `kept` is introduced last, so that it is alone, and stays up to serve the first
+/// invocation. A worker that measures a peak is always ended: it has loaded libraries, whose
+/// loading a first call would include. If `may_lack`, a revision is not refused for cases that it
+/// does not have.
 ///
 /// # Errors
 /// The first worker that cannot be used, or the first case that cannot be run.
@@ -96,13 +98,13 @@ pub fn check(
             waiting = conversation.map(|conversation| (name.clone(), conversation));
         }
     }
-    // One that leaves it to another worker on its device has nothing to tell.
+    // Another worker measured the same device.
     unmeasured.retain(|name, _| {
         let device = |worker: &String| hellos.get(worker).map(|hello: &Hello| &hello.device.name);
         !peaks.keys().any(|other| device(other) == device(name))
     });
-    // Some libraries missing is what a suite over many of them expects; all of them is a
-    // machine that was not set up.
+    // A suite over many libraries may well find some of them missing. If all are, the machine was
+    // not set up.
     let mut reasons = hellos.values().map(|hello| hello.absent.as_ref());
     if reasons.clone().all(|reason| reason.is_some())
         && let Some(reason) = reasons.next().flatten()
@@ -140,10 +142,11 @@ pub fn check(
     })
 }
 
-/// Why a revision does not have a worker that did not start: it lacks the file that the worker's
-/// command names, or the file has no such function; `None` where something else failed.
+/// The reason for which a revision lacks a worker that did not start: it does not have the file
+/// that the worker's command names, or the file has no such function. `None` if something else
+/// failed.
 fn lacks(processes: &Processes, worker: &str, error: &WorkerError) -> Option<String> {
-    /// The Python worker's words for a file without the function.
+    /// Texts of the Python worker for a file without the function.
     const NO_FUNCTION: [&str; 2] = [" has no function `", " has no public function "];
     if let Some(path) = processes.lacking(worker, Path::new(".")) {
         return Some(format!("it has no file {}", path.display()));
@@ -158,10 +161,10 @@ fn lacks(processes: &Processes, worker: &str, error: &WorkerError) -> Option<Str
     }
 }
 
-/// Holds a case to what its worker says of itself.
+/// Checks a case against the hello of its worker.
 ///
 /// # Errors
-/// A variant or a parameter that the worker does not have, or memory that its device does not have.
+/// The worker does not have the variant or a parameter, or its device lacks memory.
 pub(crate) fn possible(suite: &Suite, case: &Case, hello: &Hello) -> Result<(), SetupError> {
     let variant = known(suite, case, hello).map_err(|(place, error)| at(place, error))?;
     let place = suite.origins.get(&case.variant);
@@ -169,10 +172,10 @@ pub(crate) fn possible(suite: &Suite, case: &Case, hello: &Hello) -> Result<(), 
     memory_fits(suite, case, hello, variant).map_err(|error| at(place, error))
 }
 
-/// The variant of a case, which has all of its parameters.
+/// Returns the variant of a case, and checks that it has all parameters.
 ///
 /// # Errors
-/// The name that the worker does not know, and where it was asked for.
+/// The name that the worker does not know, and its place in the suite.
 fn known<'a, 's>(
     suite: &'s Suite,
     case: &Case,
@@ -191,12 +194,13 @@ fn known<'a, 's>(
     Ok(variant)
 }
 
-/// The longest that a peak may take to be measured.
+/// The time limit for measuring a peak.
 const PEAK_LIMIT: Duration = Duration::from_secs(60);
 
+/// Asks a worker to measure the peak of its device.
+///
 /// # Errors
-/// Why the worker does not measure it: one that is older than the question, one that has nothing
-/// to measure it with, or one that it ended.
+/// The reason: the worker does not know this request, cannot measure a peak, or ended.
 fn peak(worker: &mut dyn Conversation, dtypes: &BTreeSet<Dtype>) -> Result<Peak, String> {
     let dtypes = dtypes.iter().copied().collect();
     match worker.ask(RequestBody::Peak { dtypes }, PEAK_LIMIT) {
@@ -215,10 +219,10 @@ fn peak(worker: &mut dyn Conversation, dtypes: &BTreeSet<Dtype>) -> Result<Peak,
     }
 }
 
-/// Holds the names of a worker's variants to what case ids are made of.
+/// Checks that the names of a worker's variants can be part of case ids.
 ///
 /// # Errors
-/// The first name that no id can hold.
+/// The first name that cannot.
 pub fn nameable(worker: &str, hello: &Hello) -> Result<(), SetupError> {
     let mut names = hello.variants.iter().map(|variant| variant.name.as_str());
     match names.find(|name| !is_name(name)) {
@@ -231,10 +235,10 @@ pub fn nameable(worker: &str, hello: &Hello) -> Result<(), SetupError> {
     }
 }
 
-/// The variant of a case, as its worker describes it.
+/// The variant of a case as its worker describes it.
 ///
 /// # Errors
-/// When the worker has none of this name.
+/// The worker has no variant of this name.
 pub fn variant_of<'a>(case: &Case, hello: &'a Hello) -> Result<&'a VariantInfo, SetupError> {
     let name = &case.variant.name;
     if let Some(variant) = hello.variants.iter().find(|variant| variant.name == *name) {
@@ -253,7 +257,8 @@ pub fn variant_of<'a>(case: &Case, hello: &'a Hello) -> Result<&'a VariantInfo, 
     )))
 }
 
-/// Properties that depend on the kind, such as which clock is judged, must not be guessed.
+/// Refuses an unknown kind of device: the kind decides, for example, which clock is judged, and
+/// must not be guessed.
 fn device_known(worker: &str, hello: &Hello) -> Result<(), SetupError> {
     let kind = &hello.device.kind;
     if hello.absent.is_some() || hello.device.known_kind().is_some() {
@@ -266,7 +271,7 @@ fn device_known(worker: &str, hello: &Hello) -> Result<(), SetupError> {
     }
 }
 
-/// An error with where it was asked for.
+/// Puts the place in the suite in front of an error.
 pub(crate) fn at(place: Option<&String>, error: SetupError) -> SetupError {
     match place {
         Some(place) => SetupError(format!("{place}: {error}")),
@@ -321,8 +326,8 @@ fn callable(suite: &Suite, case: &Case, variant: &VariantInfo) -> Result<(), Set
     }
 }
 
-/// Starts each reference and refuses one that has loaded code under test: what is wrong there would
-/// be wrong in both.
+/// Starts each reference, and refuses one that has loaded code under test: both would have the same
+/// faults.
 fn references(
     suite: &Suite,
     launcher: &mut Processes,
@@ -349,7 +354,7 @@ fn references(
             let mut problems = problems().filter(|problem| problem.operator == name);
             problems.find_map(|problem| {
                 let mut operands = operator.operands(problem).ok()?;
-                // Gradients are those of a function of their own.
+                // Gradients have a function of their own, which computes them.
                 if let Some(gradients) = operands.gradients.take() {
                     let is_given = |name: &String| gradients.given.contains(name);
                     operands.inputs.retain(|input| !is_given(&input.name));
@@ -392,7 +397,7 @@ fn references(
     Ok(())
 }
 
-/// True for a file of an installed package, and for what an interpreter loads as it starts.
+/// True for a file of an installed package, or one that an interpreter loads on startup.
 fn is_installed(path: &Path) -> bool {
     let mut parts = path.iter();
     let package = |part: &OsStr| part == "site-packages" || part == "dist-packages";
@@ -425,7 +430,7 @@ fn memory_fits(
     )))
 }
 
-/// A line of 80 columns; how it was measured is on the page.
+/// A line of 80 columns; the page has the method.
 pub(crate) fn peak_line(worker: &str, peak: &Peak) -> String {
     let products = peak.tflops.iter();
     let products: Vec<String> = products

@@ -4,16 +4,17 @@ use std::path::{Path, PathBuf};
 
 use crate::git::ask;
 
-/// A file of a revision that this checkout has under another name.
+/// A file of a revision that has another name in this checkout.
 pub(crate) struct Renamed {
-    /// The path there, from the folder that regatta runs in; `../` where it lies outside of that.
+    /// The path in the revision, relative to the folder that regatta runs in; starts with `../` if
+    /// it is outside.
     pub(crate) path: PathBuf,
-    /// The share of the file that is the same, in percent.
+    /// The share of the file that is unchanged, in percent.
     pub(crate) similarity: u32,
 }
 
 impl Renamed {
-    /// The likeliest old place of `file`, a suite or a script, in the commit of a worktree.
+    /// The likeliest old path of `file`, a suite or a script, in the commit of a worktree.
     pub(crate) fn find(worktree: &Path, file: &str) -> Option<Renamed> {
         let here = Path::new(".");
         let commit = ask(worktree, &["rev-parse", "HEAD"]).ok()?;
@@ -35,7 +36,7 @@ impl Renamed {
         })
     }
 
-    /// True where git, too, calls it renamed.
+    /// True if git's own default would call it renamed.
     pub(crate) fn is_sure(&self) -> bool {
         self.similarity >= 50
     }

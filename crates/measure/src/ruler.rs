@@ -1,4 +1,5 @@
-//! Checks a clock: has it read work of known length, and work longer by known shares, in turns.
+//! Checks a clock: it reads work of a known length and work that is longer by known shares, in
+//! turns.
 
 use std::hint;
 use std::time::{Duration, Instant};
@@ -13,14 +14,14 @@ use super::machine;
 use regatta_core::record::median;
 use regatta_worker::units::{Nanoseconds, Ratio, Share};
 
-/// Shares by which some of the work is longer than its nominal length.
+/// Shares by which some of the work is longer than the nominal length.
 pub const ADDED: [Share; 4] = [Share(0.01), Share(0.02), Share(0.05), Share(0.10)];
 
-/// Sets of a round: the nominal length twice (their difference is not due to the
-/// work), then each of [`ADDED`].
+/// Sets in a round: two of the nominal length, whose difference is the clock's error, and one for
+/// each of [`ADDED`].
 const SETS: usize = 2 + ADDED.len();
 
-/// Nominal lengths in nanoseconds, with rounds and samples a set: some seconds in all.
+/// Nominal lengths in nanoseconds, with rounds and samples a set. All together take some seconds.
 const LENGTHS: [(u64, usize, usize); 9] = [
     (2_000, 12, 40),
     (5_000, 12, 40),
@@ -33,7 +34,7 @@ const LENGTHS: [(u64, usize, usize); 9] = [
     (20_000_000, 6, 3),
 ];
 
-/// Untimed work of a length before its first round.
+/// Untimed repetitions of a length before its first round.
 const WARMUP: usize = 5;
 
 /// The readings of a round, by set.
@@ -42,26 +43,27 @@ type Round = [Vec<Nanoseconds>; SETS];
 /// A clock's reading of one nominal length.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClockReading {
-    /// Length of the work.
+    /// The nominal length of the work.
     pub nominal: Nanoseconds,
-    /// Median reading.
+    /// The median reading.
     pub read: Nanoseconds,
-    /// Median reading less the nominal length and the work's own start and end.
+    /// The median reading less the nominal length and less the overhead of the work itself.
     pub bias: Nanoseconds,
-    /// Smallest visible difference, as a share of the nominal length: the largest that was read
-    /// between two sets of the same work, over all rounds.
+    /// The smallest difference that can be seen, as a share of the nominal length: the largest
+    /// difference over all rounds between two sets of the same work.
     pub visible: Share,
-    /// The reading of each of [`ADDED`]: the median over rounds of the difference of medians.
+    /// The measured share for each of [`ADDED`]: the median over rounds of the difference of
+    /// medians.
     pub added: [Share; ADDED.len()],
 }
 
-/// Reads the first GPU by the gated clock, cache cold as in most suites. Gives what was
-/// checked, in words, and the readings.
+/// Checks the gated clock of the first GPU, with a cold cache as in most suites. Returns a
+/// description of the clock, and its readings.
 ///
 /// # Errors
-/// No GPU, or a driver that fails.
+/// No GPU is available, or the driver fails.
 pub fn gpu() -> Result<(String, Vec<ClockReading>), regatta_probe::Error> {
-    // SAFETY: the null stream is always there.
+    // SAFETY: the null stream always exists.
     let device = unsafe { Cuda::open(0, std::ptr::null_mut())? };
     let name = device.name()?;
     let mut clock = StreamClock::new(device)?;
@@ -77,10 +79,10 @@ pub fn gpu() -> Result<(String, Vec<ClockReading>), regatta_probe::Error> {
     Ok((what, readings))
 }
 
-/// Reads the processor, whose work is a loop that looks at the monotonic clock.
+/// Checks the clock of the processor. The work is a loop that polls the monotonic clock.
 ///
-/// The clock that reads is the one that is looked at: what is seen is what comes between,
-/// such as other processes.
+/// The loop ends by the same clock that reads it, so the error is due to interruptions, such as
+/// other processes.
 pub fn cpu() -> (String, Vec<ClockReading>) {
     let mut read = |ns| {
         let wanted = Duration::from_nanos(ns);
@@ -100,9 +102,9 @@ pub fn cpu() -> (String, Vec<ClockReading>) {
     )
 }
 
-/// Reads every length: in each round, every set in turn, in a new random order for each
-/// sample, so that whatever drifts hits all sets alike. A right reading is the nominal length
-/// and `own`.
+/// Reads every length. A round has one sample of each set after the other, in a new random order
+/// for each sample, so that drift affects all sets alike. A correct reading is the nominal length
+/// plus `own`.
 fn readings<E>(
     plan: &[(u64, usize, usize)],
     own: Nanoseconds,
@@ -129,7 +131,7 @@ fn readings<E>(
     Ok(readings)
 }
 
-/// The length of a set's work.
+/// The length of a set's work, in nanoseconds.
 fn longer(nominal: u64, set: usize) -> u64 {
     let added = set
         .checked_sub(SETS - ADDED.len())
@@ -137,7 +139,7 @@ fn longer(nominal: u64, set: usize) -> u64 {
     (nominal as f64 * Ratio::grown_by(added).0).round() as u64
 }
 
-/// The reading of a length from its rounds; `None` where a set is empty.
+/// The reading of one length from its rounds; `None` if a set is empty.
 fn reading(nominal: Nanoseconds, own: Nanoseconds, rounds: &[Round]) -> Option<ClockReading> {
     let same = rounds
         .iter()
@@ -186,7 +188,7 @@ mod tests {
         for (read, share) in readings[0].added.iter().zip(ADDED) {
             assert!((*read - share).abs() < Share(1e-9), "{read:?}");
         }
-        // Each sample's turn holds every length once, whatever the order.
+        // Each sample's turn has every length once, in any order.
         let mut turn = asked[WARMUP..WARMUP + SETS].to_vec();
         let next = &asked[WARMUP + SETS..WARMUP + 2 * SETS];
         assert_ne!(turn, next, "each sample has a new order");
@@ -196,7 +198,7 @@ mod tests {
 
     #[test]
     fn noise_decides_what_is_visible_and_a_failure_ends_it() {
-        // Every set's median is off by its turn: up to 300 ns between twins.
+        // Each set's median is off by its place: up to 300 ns between the two equal sets.
         let set = |off: f64| vec![Nanoseconds(10_000.0 + off); 3];
         let round = |off: f64| -> Round { std::array::from_fn(|at| set(off * at as f64)) };
         let rounds = [round(-300.0), round(20.0)];

@@ -1,7 +1,8 @@
-//! In which order cases run: random within an invocation, from a seed; those of two sides in turn.
+//! The order in which cases run: random within an invocation, from a seed. The two sides of a pair
+//! take turns.
 //!
-//! Order effects (a warm cache, a hot chip) then hit every case alike, and a run
-//! that is resumed continues in the order it would have had.
+//! Order effects (a warm cache, a hot chip) then affect every case alike, and a resumed run
+//! continues in the order that it would have had.
 
 use std::collections::BTreeSet;
 
@@ -12,29 +13,29 @@ use rand::seq::SliceRandom;
 use regatta_core::record::PairSide;
 use regatta_worker::case::{Case, CaseId};
 
-/// Workers that run at the same time in one invocation: one, or the base's beside the head's.
+/// Workers that run at the same time in one invocation: one, or base and head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Counts from 0 over the run.
+    /// The number of the invocation, from 0 over the run.
     pub invocation: u32,
-    /// In the order in which they take turns.
+    /// The lanes in the order in which they take turns.
     pub lanes: Vec<Lane>,
 }
 
-/// One start of one worker, and its cases.
+/// One start of a worker, and the cases that it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lane {
     /// The side whose run it belongs to.
     pub side: PairSide,
     /// `worker` or `worker@environment`.
     pub worker: String,
-    /// In the order in which they run, each beside the other lane's at the same place; `None` where
-    /// this lane has none, or its case is done.
+    /// The cases in the order in which they run, each beside the other lane's case at the same
+    /// place. `None` if this lane has no such case, or has already measured it.
     pub cases: Vec<Option<Case>>,
 }
 
 impl Block {
-    /// All of its cases.
+    /// The cases of all lanes.
     pub fn cases(&self) -> impl Iterator<Item = &Case> {
         self.lanes
             .iter()
@@ -42,15 +43,15 @@ impl Block {
     }
 }
 
-/// A case of the head, and the case of the base beside it, where there is a base.
+/// A case of the head, and the base's case beside it if there is a base.
 pub type CasePair = (Option<Case>, Case);
 
-/// The blocks of the invocations in `range`, in the order in which they run, less what the base
-/// and the head have `done`.
+/// The blocks of the invocations in `range`, in the order in which they run, without the cases that
+/// base and head have already `done`.
 ///
-/// Every invocation starts each worker once, in random order, and runs its cases in random order;
-/// the order depends on the seed, the invocation and the cases alone. The two workers of a pair
-/// are up together; which takes the first turn is random.
+/// Every invocation starts each worker once, in random order, and runs its cases in random order.
+/// The order depends only on the seed, the invocation and the cases. The two workers of a pair are
+/// up at the same time; which one takes the first turn is random.
 pub fn blocks(
     cases: &[CasePair],
     done: [&BTreeSet<(u32, CaseId)>; 2],
@@ -69,7 +70,7 @@ pub fn blocks(
         for pair in order {
             let own = cases.iter().filter(|cases| workers_of(cases) == *pair);
             let mut own: Vec<&CasePair> = own.collect();
-            // The calls of a script come in its own order.
+            // The calls of a script stay in its order.
             if own.iter().any(|(_, case)| !case.problem.is_call()) {
                 own.shuffle(&mut rng);
             }
@@ -159,7 +160,7 @@ mod tests {
             assert_eq!(one.cases, other.cases);
             first += usize::from(one.side == PairSide::Base);
         }
-        // Which of the two comes first is a coin's.
+        // Each side comes first about half of the time.
         assert!((40..80).contains(&first), "{first} of 120");
     }
 

@@ -1,6 +1,6 @@
-//! The changes that a declared operator's tolerance notices: each input that is drawn again and each
-//! scalar that is doubled has to move a result by several limits, or a kernel that ignores it would
-//! pass.
+//! Checks that a declared operator's tolerance notices changes. Each input that is drawn again, and
+//! each scalar that is doubled, has to move a result by several limits; otherwise a kernel that
+//! ignores it would pass.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,20 +16,21 @@ use regatta_worker::case::Dtype;
 use regatta_worker::operator::{DeclaredProblem, Direction, Operands, Operator};
 use regatta_worker::protocol::{Compare, ReplyBody, RequestBody, TensorError};
 
-/// A change of an input has to move a result by so many limits.
+/// A change of an input has to move a result by at least this many limits.
 pub const LIMITS: f64 = 4.0;
 
-/// In the place of an input's name: a gradient of the reference beside finite differences.
+/// Stands in place of an input's name for the comparison of the reference's gradients with finite
+/// differences.
 const DIFFERENCES: &str = "=";
 
-/// A gradient in float64 lies within so much of them, as a part of its size.
+/// The largest error of a float64 gradient relative to finite differences.
 const DIFFERENCES_LIMIT: f64 = 1e-4;
 
-/// Checks the reference of each declared operator of a suite, on its smallest case of each dtype,
+/// Checks the reference of each declared operator of a suite on its smallest case of each dtype,
 /// with and without each optional input.
 ///
 /// # Errors
-/// A reference that cannot be started, or a suite without any.
+/// A reference cannot be started, or the suite has none.
 pub fn check(suite: &Suite, logs: PathBuf) -> Result<Vec<Check>, SetupError> {
     let smallest = smallest(suite);
     if smallest.is_empty() {
@@ -47,7 +48,7 @@ pub fn check(suite: &Suite, logs: PathBuf) -> Result<Vec<Check>, SetupError> {
     let mut processes = Processes::find(names.iter(), suite, None, logs)?.introducing(Some(limit));
     let mut checks = Vec::new();
     for ((name, _, _, has_backward), (operator, problem)) in smallest {
-        // With the outputs: an input that is added moves no gradient.
+        // Outputs are included, since an input that is added moves no gradient.
         let mut problem = problem.clone();
         if has_backward {
             problem = problem.with(Direction::Both);
@@ -71,10 +72,10 @@ pub fn check(suite: &Suite, logs: PathBuf) -> Result<Vec<Check>, SetupError> {
     Ok(checks)
 }
 
-/// An operator's name, a dtype, the inputs that are left out, and whether there are gradients.
+/// Operator, dtype, inputs that are left out, and whether there are gradients.
 type Group<'s> = (&'s String, Dtype, Vec<String>, bool);
 
-/// The smallest case of each operator with a reference.
+/// The smallest case of each group, for operators with a reference.
 fn smallest(suite: &Suite) -> BTreeMap<Group<'_>, (&Operator, &DeclaredProblem)> {
     let mut smallest: BTreeMap<_, (&Operator, &DeclaredProblem)> = BTreeMap::new();
     for problem in suite
@@ -104,7 +105,7 @@ fn smallest(suite: &Suite) -> BTreeMap<Group<'_>, (&Operator, &DeclaredProblem)>
     smallest
 }
 
-/// One check an input or scalar: the output that it moves most, in limits.
+/// A check for each input or scalar: the output that it moves most, in limits.
 fn judged(
     problem: &DeclaredProblem,
     operands: &Operands,
@@ -121,7 +122,7 @@ fn judged(
         let limit = operands.outputs.iter().find(|one| one.name == output);
         let limit = limit.map_or(f64::INFINITY, |one| one.limit);
         let limits = match error.relative_l2 {
-            // Any change of a result that is compared exactly is seen.
+            // Any change of a result that is compared exactly is noticed.
             Some(error) if error > 0.0 || limit > 0.0 => error / limit,
             Some(_) => 0.0,
             None => f64::INFINITY,

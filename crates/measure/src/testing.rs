@@ -1,4 +1,4 @@
-//! Workers, as tests want them.
+//! Builders of workers' messages for tests.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub fn hello(kind: &str, device: &str, facts: &[(&str, &str)]) -> Hello {
     }
 }
 
-/// A variant that takes every problem.
+/// A variant that supports every problem.
 pub fn variant(name: &str) -> VariantInfo {
     VariantInfo {
         name: name.to_owned(),
@@ -36,7 +36,7 @@ pub fn variant(name: &str) -> VariantInfo {
     }
 }
 
-/// The reply of a worker that has prepared one problem, with a first call of a second.
+/// The reply of a worker that has prepared one problem. Its first call took a second.
 pub fn prepared(
     errors: BTreeMap<String, TensorError>,
     probes: BTreeMap<String, Vec<Option<f64>>>,

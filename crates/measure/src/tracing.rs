@@ -1,12 +1,10 @@
 //! Runs a program with the launch census injected into it and its children.
 //!
-//! The program has the terminal: its three streams are the caller's, and so is its process
-//! group, so that Ctrl-C reaches it as it always would. Only this process waits it out, to
-//! keep what was recorded until then.
+//! The program has the terminal: its three streams and its process group are the caller's, so
+//! Ctrl-C reaches it as usual. This process only waits, in order to keep what was recorded.
 //!
-//! A process that the program leaves running when it ends, a daemon it meant to start, is the
-//! user's. What is there when this process was asked to stop ends, and so does everything
-//! when this process is killed.
+//! A process that the program leaves running, such as a daemon that it meant to start, stays when
+//! the program ends by itself. If this process is asked to stop or is killed, all of them end.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -37,35 +35,35 @@ use regatta_core::record::{Fingerprint, METHOD_VERSION, SCHEMA_VERSION};
 use regatta_worker::protocol::Device;
 use regatta_worker::units::Bytes;
 
-/// Environment variable by which the CUDA driver finds a library to load.
+/// Environment variable from which the CUDA driver takes a library to load.
 pub const INJECTION: &str = "CUDA_INJECTION64_PATH";
 
-/// Environment variable by which NVTX finds a library that takes the ranges which a program
-/// marks. What the caller has set there stays.
+/// Environment variable from which NVTX takes a library that receives a program's ranges. A value
+/// that the caller has set stays.
 pub const RANGES: &str = "NVTX_INJECTION64_PATH";
 
-/// Folders that Python searches for modules first.
+/// Environment variable with the folders that Python searches first for modules.
 const PYTHON_PATH: &str = "PYTHONPATH";
 
-/// The module that turns PyTorch's own ranges on, under the name that Python imports at its
-/// start.
+/// The module that turns on PyTorch's own ranges. Python imports a module of this name when it
+/// starts.
 const TORCH: (&str, &str) = (
     "sitecustomize.py",
     include_str!("../../../python/regatta_ranges/sitecustomize.py"),
 );
 
-/// The recorder of a program.
+/// Settings of a recording.
 pub struct Recorder<'a> {
-    /// The library that is loaded into it.
+    /// The library that is loaded into the program.
     pub library: &'a Path,
-    /// The folder of the recording.
+    /// The folder that the recording goes to.
     pub folder: &'a Path,
-    /// Turn on the ranges that PyTorch has for its operators.
+    /// Turn on PyTorch's ranges of its operators.
     pub torch: bool,
 }
 
 impl Recorder<'_> {
-    /// The environment that has a program recorded.
+    /// The environment variables with which a program is recorded.
     fn variables(
         &self,
         set: impl Fn(&str) -> Option<OsString>,
@@ -106,19 +104,19 @@ fn variable(name: &str, value: &OsStr) -> io::Result<(String, String)> {
 pub struct ProgramEnd {
     /// The exit status.
     pub status: ExitStatus,
-    /// True when this process was asked to stop meanwhile.
+    /// True if this process was asked to stop meanwhile.
     pub stopped: bool,
 }
 
-/// Runs a program to its end and tells how that was. What its GPUs do is recorded by
-/// `recorder`. With `quiet`, what it prints to standard output goes to standard
-/// error, so that standard output is the caller's alone.
+/// Runs a program to its end, and returns how it ended. `recorder` records its GPU work. If
+/// `quiet`, the program's standard output goes to standard error, so that standard output is the
+/// caller's alone.
 ///
-/// A signal that asks this process to stop is passed on; the second one ends the program
-/// and everything it started.
+/// The first signal that asks this process to stop is passed on; the second ends the program and
+/// everything it started.
 ///
 /// # Errors
-/// When it cannot be started.
+/// The program cannot be started.
 pub fn run(command: &[String], recorder: &Recorder, quiet: bool) -> io::Result<ProgramEnd> {
     let [program, arguments @ ..] = command else {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -126,7 +124,7 @@ pub fn run(command: &[String], recorder: &Recorder, quiet: bool) -> io::Result<P
     let signals = stopping();
     signals.thread_block()?;
     let asked = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
-    // Children that the program leaves are adopted by this process, so that a stop finds them.
+    // This process adopts children that the program leaves, so that a stop finds them.
     let _ = prctl::set_child_subreaper(true);
     let program = Program {
         env: recorder.variables(|name| env::var_os(name))?,
@@ -142,14 +140,15 @@ pub fn run(command: &[String], recorder: &Recorder, quiet: bool) -> io::Result<P
     wait(program.start(streams, Vec::new())?, &asked)
 }
 
-/// Waits for the program's end and passes signals on.
+/// Waits for the program's end, and passes signals on.
 fn wait(mut program: Started, asked: &SignalFd) -> io::Result<ProgramEnd> {
-    /// The sender of a signal from the kernel: Ctrl-C in a terminal goes to the whole group.
+    /// The sender of a signal is the kernel: Ctrl-C in a terminal already goes to the whole group.
     const FROM_THE_KERNEL: i32 = 0x80;
     let (mut stopped, mut passed_on) = (false, 0);
     loop {
         let status = program.ended();
-        // After the look at the program: one that ended over a signal was stopped by it.
+        // Read after the check of the program: if it ended because of a signal, that signal stopped
+        // it.
         while let Some(signal) = asked.read_signal()? {
             stopped = true;
             if signal.ssi_code == FROM_THE_KERNEL || status.is_some() {
@@ -158,7 +157,7 @@ fn wait(mut program: Started, asked: &SignalFd) -> io::Result<ProgramEnd> {
             passed_on += 1;
             match (passed_on, Signal::try_from(signal.ssi_signo as i32)) {
                 (1, Ok(signal)) => {
-                    // It may have ended just now.
+                    // Fails if the program has just ended.
                     let _ = kill(Pid::from_raw(program.pid() as i32), signal);
                 }
                 _ => {
@@ -176,7 +175,7 @@ fn wait(mut program: Started, asked: &SignalFd) -> io::Result<ProgramEnd> {
     }
 }
 
-/// The exit code that a shell gives such an end.
+/// The exit code that a shell would give.
 pub fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().or(status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
@@ -185,7 +184,7 @@ pub fn exit_code(status: ExitStatus) -> u8 {
 /// PyTorch's profiler, by its name in messages.
 pub const KINETO: &str = "PyTorch's profiler (Kineto)";
 
-/// The header of a recording that began at some time and ended somehow.
+/// The header of a recording.
 pub fn header(
     command: Vec<String>,
     started: Timestamp,
@@ -207,8 +206,8 @@ pub fn header(
     }
 }
 
-/// The trace of a file that PyTorch's profiler wrote at some time, the nearest to its start that is
-/// known.
+/// The trace in a file that PyTorch's profiler wrote. The time of writing stands for its start,
+/// which is not known more exactly.
 pub fn of_kineto(recording: Recording, label: String, written: Timestamp) -> Trace {
     let ended = "an end that is not known".to_owned();
     let header = TraceHeader {
@@ -218,7 +217,7 @@ pub fn of_kineto(recording: Recording, label: String, written: Timestamp) -> Tra
     Trace { header, recording }
 }
 
-/// The machine, as far as the GPUs that were recorded tell.
+/// The machine's fingerprint, as far as the recorded GPUs determine it.
 fn fingerprint(recording: &Recording) -> Fingerprint {
     let devices = recording
         .processes

@@ -17,18 +17,18 @@ use regatta_worker::protocol::{
 use regatta_worker::tolerance::{limit, probes_agree, tolerable};
 use regatta_worker::units::{Nanoseconds, Rate};
 
-/// Why a case is not timed, or its times are not kept.
+/// The reason for which a case is not timed, or its times are not kept.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Rejected {
     /// The fault of the answer.
     pub fault: Fault,
-    /// In words.
+    /// The reason as a sentence.
     pub reason: String,
 }
 
 impl Rejected {
-    /// An answer that cannot be used, whatever the result is.
+    /// An answer that cannot be used, whether or not the result is right.
     pub fn unusable(reason: impl Into<String>) -> Rejected {
         Rejected {
             fault: Fault::Other,
@@ -37,34 +37,35 @@ impl Rejected {
     }
 }
 
-/// Checks results against float64, remembering what each problem is held to.
+/// Checks results against float64. Keeps the reference values of each problem.
 #[derive(Default)]
 pub struct Verifier {
     references: ReferenceCache,
 }
 
-/// The request to a worker whose results are checked.
+/// The request that a result answers.
 #[derive(Clone, Copy, Debug)]
 pub struct AskedResult {
-    /// Seed of the first set of inputs.
+    /// The seed of the first set of inputs.
     pub seed: u64,
-    /// From which probes were to be drawn.
+    /// The seed from which the probed elements were to be drawn.
     pub draw: Option<u64>,
-    /// Sets of inputs, with seeds from that on.
+    /// The number of sets of inputs. Their seeds follow `seed`.
     pub input_sets: u32,
-    /// True of a worker that checks what its last call computed: one whose calls the harness times.
+    /// True if the worker checks the result of its last call, as workers do whose calls the harness
+    /// times.
     pub checks_after: bool,
-    /// True if a call covers several problems, of which the last call's need not be
-    /// the case's own.
+    /// True if a call covers several problems. The last call may then belong to another one than
+    /// the case's.
     pub several: bool,
 }
 
 impl Verifier {
-    /// Holds what a worker prepared to the tolerances, and its probes to the
-    /// harness's own float64 result where the problem is small enough.
+    /// Compares a worker's first results with the tolerances, and their probes with the harness's
+    /// own float64 result if the problem is small enough.
     ///
     /// # Errors
-    /// The fault in the result, or in the answer; or that it could not be checked.
+    /// A fault in the result or in the reply, or a check that could not be made.
     pub fn check(
         &mut self,
         problem: &Native,
@@ -85,8 +86,8 @@ impl Verifier {
         self.check_claim(problem, variant, &checked, words, false)
     }
 
-    /// Holds the results of the last timed call likewise. Empty where the worker, asked for
-    /// several sets of inputs, checks before timing only.
+    /// Compares the results of the last timed call in the same way. Returns an empty map if the
+    /// worker, asked for several sets of inputs, checks only before timing.
     ///
     /// # Errors
     /// As [`check`](Verifier::check).
@@ -103,12 +104,13 @@ impl Verifier {
         let of_call = checked.call.map(|call| format!(", in timed call {call}"));
         let of_call = of_call.unwrap_or_default();
         let wrong = format!("wrong result after timing{of_call}");
-        // The last call may have worked off other lengths than the problem's.
+        // The last call may have had other lengths than the problem's.
         self.check_claim(problem, variant, checked, (&wrong, ""), asked.several)
     }
 
-    /// Holds a result to the tolerances: what is said where it is wrong, with what is added where the
-    /// code may compute something else. Without probes the worker's own check may have to do.
+    /// Compares a result with the tolerances. Messages about a wrong result begin with `words`, and
+    /// end with `hint` if the code may compute another formula. If `may_lack_probes`, the worker's
+    /// own check suffices if it sent no probes.
     fn check_claim(
         &mut self,
         problem: &Native,
@@ -152,7 +154,7 @@ impl Verifier {
                     probes.len()
                 )));
             }
-            // Whatever the worker's own check says, and however large the problem is.
+            // Independent of the worker's own check, and of the size of the problem.
             if probes.contains(&None) {
                 return Err(wrong(format!(
                     ", found by regatta's own check: {tensor} has elements that are not finite \
@@ -183,10 +185,10 @@ impl Verifier {
     }
 }
 
-/// Holds a first call to what was asked for, whatever it computed.
+/// Checks that a first call answers the request, whatever its result.
 ///
 /// # Errors
-/// The impossible part of an answer.
+/// The part of the reply that is impossible.
 pub fn first_call(asked: AskedResult, prepared: &Prepared) -> Result<(), Rejected> {
     drawn_as_asked(asked.draw, prepared.draw)?;
     if !is_time(prepared.first_call_ns) {
@@ -203,11 +205,11 @@ pub fn first_call(asked: AskedResult, prepared: &Prepared) -> Result<(), Rejecte
     Ok(())
 }
 
-/// The last timed call, whose inputs were those that were asked for; `None` where the worker checks
-/// before timing only.
+/// The check of the last timed call, whose inputs must be the requested ones. `None` if the worker
+/// checks only before timing.
 ///
 /// # Errors
-/// The tensors that it got in their place.
+/// The inputs that the call had in their place.
 pub fn last_call(asked: AskedResult, measured: &Measured) -> Result<Option<&Checked>, Rejected> {
     let one = measured.input_sets == 1;
     if measured.input_sets == 0 {
@@ -241,11 +243,11 @@ pub fn last_call(asked: AskedResult, measured: &Measured) -> Result<Option<&Chec
     Ok(Some(checked))
 }
 
-/// A relative L2 error above which code may compute another formula.
+/// The relative L2 error above which code may compute another formula.
 const OTHER_FORMULA: f64 = 0.3;
 
-/// Refuses probes that were drawn from anything but what was asked for; a worker that draws none
-/// has them where they always lie.
+/// Refuses probes that were drawn from another seed than requested. A worker that draws none has
+/// probes at fixed places.
 fn drawn_as_asked(asked: Option<u64>, found: Option<u64>) -> Result<(), Rejected> {
     if found.is_none() || found == asked {
         return Ok(());
@@ -258,14 +260,14 @@ fn drawn_as_asked(asked: Option<u64>, found: Option<u64>) -> Result<(), Rejected
     )))
 }
 
-/// The fastest clock that a device is believed, in MHz.
+/// The highest clock rate of a device that is believed, in MHz.
 const FASTEST_MHZ: f64 = 1e5;
 
-/// Holds a worker to what a sample was to be. One that was written before there were
-/// graphs ignores the request, and its times would pass for those of replays.
+/// Checks that samples were taken as requested. A worker from before graphs ignores that request,
+/// and its times would pass for those of replays.
 ///
 /// # Errors
-/// The difference between the answer and the request.
+/// The difference between reply and request.
 pub fn as_asked(asked: &Measure, measured: &Measured) -> Result<(), String> {
     if asked.graph != measured.graph {
         return Err(if asked.graph {
@@ -279,10 +281,10 @@ pub fn as_asked(asked: &Measure, measured: &Measured) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses samples that no clock can have given, and more or fewer than were asked for.
+/// Refuses samples that no clock can have given, and a number of samples that was not requested.
 ///
 /// # Errors
-/// The fault in them.
+/// The fault in the samples.
 pub fn samples(
     cost: &Cost,
     device: &Device,
@@ -326,7 +328,7 @@ pub fn samples(
     possible(cost, device, fastest)
 }
 
-/// The fix for a call whose time is impossible.
+/// The fix for a call whose time is impossible, in messages.
 const REMEDY: &str = "the clock or the kernel is wrong. Each call has to compute, on the current \
                       stream, and to end with its results: it must not return those of an earlier \
                       call, leave work to a thread, or give a result that is computed when it is \
@@ -341,7 +343,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// That of a problem.
+    /// The cost of a problem.
     pub fn new(problem: &Problem, operators: &Operators) -> Cost {
         Cost {
             dtype: problem.dtype(),
@@ -351,7 +353,7 @@ impl Cost {
     }
 }
 
-/// Refuses a time in which no device can do the problem's arithmetic, or move its tensors.
+/// Refuses a time in which no device can do the problem's arithmetic or move its tensors.
 fn possible(cost: &Cost, device: &Device, fastest: Nanoseconds) -> Result<(), String> {
     if fastest < SHORTEST {
         return Err(format!("a sample of {fastest}: {REMEDY}"));
@@ -365,7 +367,7 @@ fn possible(cost: &Cost, device: &Device, fastest: Nanoseconds) -> Result<(), St
             device.name
         ));
     }
-    // Bytes of a nanosecond are GB of a second.
+    // Bytes in a nanosecond equal GB in a second.
     let moved = cost.bytes.unwrap_or_default() / fastest.0;
     if let Some(most) = gbps.filter(|most| moved > *most) {
         return Err(format!(
@@ -377,11 +379,11 @@ fn possible(cost: &Cost, device: &Device, fastest: Nanoseconds) -> Result<(), St
     Ok(())
 }
 
-/// No call that reads its arguments ends sooner, on any device: a few cycles.
+/// The shortest time of a call that reads its arguments, on any device: a few cycles.
 const SHORTEST: Nanoseconds = Nanoseconds(1.0);
 
-/// The peak of a device, if known: arithmetic, and GB/s from the nearest
-/// data is nearest.
+/// Upper bounds of a device, if known: its arithmetic, and its GB/s from the closest memory or
+/// cache.
 fn limits(device: &Device, dtype: Dtype) -> (Option<Rate>, Option<f64>) {
     if device.known_kind() != Some(DeviceKind::Cpu) {
         return (peak(device, dtype), None);
@@ -389,8 +391,9 @@ fn limits(device: &Device, dtype: Dtype) -> (Option<Rate>, Option<f64>) {
     let cores = device.facts.get("cores");
     let cores = cores.and_then(|cores| cores.parse::<f64>().ok());
     let cores = cores.unwrap_or(1024.0);
-    // More than a core does. In TFLOP/s: AMX at 4 GHz does 8 in bfloat16, of which three
-    // products make one of float32. A first-level cache gives 128 bytes a cycle.
+    // Bounds for each core, above what any core does. In TFLOP/s: AMX at 4 GHz reaches 8 in
+    // bfloat16, and three such products make one of float32. A first-level cache delivers 128 bytes
+    // a cycle.
     let tflops = match dtype {
         Dtype::F32 => 3.0,
         Dtype::F16 | Dtype::Bf16 => 10.0,
@@ -398,10 +401,10 @@ fn limits(device: &Device, dtype: Dtype) -> (Option<Rate>, Option<f64>) {
     (Some(Rate(tflops * cores)), Some(1_000.0 * cores))
 }
 
-/// Dense peak of a known device, from the vendors' data sheets; for
-/// float32 that of its TF32 units, which a kernel may use.
+/// Dense peak of a known device from the vendors' data sheets. For float32 it is the peak of the
+/// TF32 units, which a kernel may use.
 fn peak(device: &Device, dtype: Dtype) -> Option<Rate> {
-    // (part of the name, TF32, 16 bit), TFLOP/s without sparsity
+    // Part of the name, TF32 and 16-bit peaks in TFLOP/s without sparsity.
     const PEAKS: [(&str, f64, f64); 6] = [
         ("H200", 495.0, 989.0),
         ("H100", 495.0, 989.0),

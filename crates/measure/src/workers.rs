@@ -1,5 +1,5 @@
-//! The workers of a suite: which there are, in which environment each runs, and starting them as
-//! processes, each with a log of its own.
+//! The workers of a suite: their names, the environment of each, and starting them as processes
+//! with separate logs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -32,7 +32,7 @@ use regatta_worker::case::VariantId;
 use regatta_worker::protocol::{DeviceKind, Hello};
 use regatta_worker::units::Bytes;
 
-/// Starts workers as processes, each with a log of its own.
+/// Starts workers as processes. Each worker has its own log.
 #[derive(Default)]
 pub struct Processes {
     specs: BTreeMap<String, WorkerSpec>,
@@ -43,26 +43,26 @@ pub struct Processes {
     introduced: BTreeMap<String, Hello>,
     /// A worker that has introduced itself and has done nothing else.
     waiting: Option<WaitingWorker>,
-    /// Workers of a pair on a GPU that were started ahead and have introduced themselves, by name.
+    /// Workers of pairs on a GPU that were started ahead and have introduced themselves, by name.
     ahead: BTreeMap<String, Vec<Box<dyn Conversation>>>,
-    /// The hellos of scripts' workers when their calls were listed.
+    /// Results of listing the calls of scripts' workers.
     listed: ListedWorkers,
-    /// Files that each worker has loaded, as far as is known.
+    /// Files that each worker has loaded, as far as known.
     loaded: BTreeMap<String, BTreeSet<PathBuf>>,
-    /// Keeps what numba compiles for them.
+    /// The folder of functions that numba compiles for them.
     compiled: Option<TempDir>,
 }
 
-/// Names the folder of functions that numba has compiled. It compiles one again where its own file
-/// changed, and not where one that it calls did, so that each command begins without any.
+/// The variable that names numba's cache. Numba compiles a function again if its own file changed,
+/// but not if a function that it calls did. So each command starts with an empty cache.
 const NUMBA_CACHE: &str = "NUMBA_CACHE_DIR";
 
-/// A worker that is up, by its name.
+/// A worker that is up, and its name.
 pub type WaitingWorker = (String, Box<dyn Conversation>);
 
 impl Processes {
-    /// Finds the command of every worker named. `environment` is the one used
-    /// where a variant names none.
+    /// Finds the command of every worker in `workers`. `environment` is the default for variants
+    /// that name none.
     ///
     /// # Errors
     /// A worker or an environment that is not declared; see also [`check_declared`].
@@ -88,11 +88,12 @@ impl Processes {
         let mut processes = Processes {
             specs,
             logs,
-            // A library is loaded over the first request, whose limit is that of any other.
+            // The worker loads its library during the first request, whose limit is the same as any
+            // other's.
             limit: Duration::from_secs(suite.settings.timeout_s.into()),
             ..Processes::default()
         };
-        // Without a folder of their own they use what an earlier command compiled, as any process does.
+        // If this folder cannot be made, workers use numba's normal cache.
         if std::env::var_os(NUMBA_CACHE).is_none() {
             processes.compiled = temporary::folder("numba").ok();
         }
@@ -106,13 +107,13 @@ impl Processes {
         Ok(processes)
     }
 
-    /// The hello of a script's worker when its calls were listed.
+    /// The hello of a script's worker from when its calls were listed.
     pub(super) fn listed(&self, name: &str) -> Option<&Hello> {
         self.listed.get(name).map(|worker| &worker.hello)
     }
 
-    /// Takes in what the workers of scripts said when their calls were listed: none is started to
-    /// introduce itself.
+    /// Stores the hellos and files of scripts' workers from when their calls were listed. Such a
+    /// worker is not started again to introduce itself.
     pub(super) fn with_listed(mut self, listed: ListedWorkers) -> Processes {
         for (name, worker) in &listed {
             self.loaded.insert(name.clone(), worker.loaded.clone());
@@ -121,8 +122,8 @@ impl Processes {
         self
     }
 
-    /// The same for workers that introduce themselves and do nothing else, within this limit where
-    /// one is given: one process alone is not worth a fork.
+    /// Sets workers up to introduce themselves and do nothing else, within `limit` if given. They
+    /// are not forked, because a single process is not worth a fork server.
     pub fn introducing(mut self, limit: Option<Duration>) -> Processes {
         for spec in self.specs.values_mut() {
             spec.forking = Forking::Never;
@@ -131,23 +132,23 @@ impl Processes {
         self
     }
 
-    /// The same in a watch, whose servers outlive it.
+    /// Uses the servers of `pool`, which outlive this run in a watch.
     pub(super) fn with_pool(mut self, pool: &Pool) -> Processes {
         for spec in self.specs.values_mut() {
             spec.pool = pool.clone();
-            // A server that outlives an answer has one environment.
+            // Such a server keeps one environment, so it cannot have a cache folder of each run.
             spec.inherited
                 .retain(|(name, _)| name != NUMBA_CACHE || !pool.keeps());
         }
         self
     }
 
-    /// The same with every worker started in this folder, where its command's relative paths
-    /// are then looked for; `own` serves in place of this executable. Variables of the caller that
-    /// name files of its checkout name those of this one.
+    /// Starts every worker in `directory`, which relative paths of its command refer to. `own` is
+    /// run in place of this executable. Variables of the caller that name files of its checkout
+    /// then name those of `directory`.
     ///
     /// # Errors
-    /// A variable that names code which this checkout does not have, with that code.
+    /// A variable that names code which this checkout does not have, and that code.
     pub fn started_in(
         mut self,
         directory: &Path,
@@ -163,7 +164,7 @@ impl Processes {
                 spec.program = own.to_owned();
             } else if spec.program.components().count() > 1 {
                 let own = directory.join(&spec.program);
-                // That of a `.venv` is in no revision.
+                // An interpreter in a `.venv` is not part of a revision.
                 let is_shared = spec.is_interpreter && !own.exists();
                 spec.program = if is_shared {
                     std::path::absolute(&spec.program).unwrap_or(own)
@@ -177,17 +178,18 @@ impl Processes {
         Ok(self)
     }
 
-    /// Holds every further start to what each worker said of itself when the run began: another
-    /// version, device or library in one invocation makes it an invocation of something else.
-    /// One that is up already serves where it is the next that is wanted, and else ends.
+    /// From now on, every start must give the same introduction as at the beginning of the run:
+    /// with another version, device or library, an invocation would measure something else.
+    /// `waiting` is a worker that is already up. It serves if it is the next one needed, and is
+    /// ended otherwise.
     pub fn expect(&mut self, introduced: BTreeMap<String, Hello>, waiting: Option<WaitingWorker>) {
         let has_room = |name: &String| introduced.get(name).is_some_and(has_room);
         self.ahead.retain(|name, _| has_room(name));
         (self.introduced, self.waiting) = (introduced, waiting);
     }
 
-    /// Keeps a worker that has introduced itself and has done nothing else, where others of its name
-    /// were started ahead; gives it back where none was.
+    /// Keeps a worker that has introduced itself and done nothing else, if others of its name were
+    /// started ahead. Returns it otherwise.
     pub fn put_back(
         &mut self,
         name: &str,
@@ -202,14 +204,14 @@ impl Processes {
         }
     }
 
-    /// Forks so many processes of each worker that is forked, or fewer of several. Returns false where
-    /// not all came up.
+    /// Forks `count` processes of each worker that can be forked, or fewer if there are several
+    /// workers. Returns false if not all of them started.
     pub fn start_first(&mut self, count: usize) -> bool {
         let forking = self.specs.iter();
         let forking = forking.filter(|(_, spec)| spec.forking != Forking::Never);
         let names: Vec<String> = forking.map(|(name, _)| name.clone()).collect();
         let count = count.min(MAX_AHEAD / 2 / names.len().max(1));
-        // Each is tried, even after a failure of the one before.
+        // All are tried, even after a failure.
         let started: Vec<_> = names.iter().map(|name| self.fork(name, count)).collect();
         started
             .into_iter()
@@ -217,9 +219,9 @@ impl Processes {
             .all(|started| started == count)
     }
 
-    /// Starts processes of workers that run on a GPU before they are wanted, until there are so many:
-    /// made at the same time, their contexts take as long as two made one after the other. A device
-    /// with little memory is left alone.
+    /// Starts processes of GPU workers before they are needed, up to the `counts`. Contexts that
+    /// are created at the same time take as long as two created one after the other. Does nothing
+    /// on a device with little memory.
     pub fn start_ahead(&mut self, counts: &BTreeMap<String, usize>) {
         for (name, count) in counts {
             let there = self.ahead.get(name).map_or(0, Vec::len);
@@ -230,9 +232,9 @@ impl Processes {
         }
     }
 
-    /// Starts so many processes of a worker that is not forked, such as a script's, which runs to its
-    /// first case: at the same time on half of the cores, as another side does. One that does not
-    /// come up is started again when it is wanted, and then says why.
+    /// Starts `count` processes of a worker that is not forked, such as a script's, which runs to
+    /// its first case. They start at the same time on half of the cores, as the other side does the
+    /// same. A process that fails is started again when it is needed, and reports its error then.
     fn start_beside(&mut self, name: &str, count: usize) {
         let log = self.log(name);
         let Some(spec) = self.specs.get(name) else {
@@ -244,8 +246,8 @@ impl Processes {
         ahead.extend(started.into_iter().flatten().map(|one| Box::new(one) as _));
     }
 
-    /// Forks so many processes of a worker, and returns how many came up; `None` for a worker that is
-    /// not forked.
+    /// Forks `count` processes of a worker, and returns how many started. `None` for a worker that
+    /// is not forked.
     fn fork(&mut self, name: &str, count: usize) -> Option<usize> {
         let log = self.log(name);
         let spec = self.specs.get(name)?;
@@ -260,17 +262,17 @@ impl Processes {
         Some(number)
     }
 
-    /// True where several processes of a worker can be up at the same time, each with a case.
+    /// True if several processes of a worker can be up at the same time, each with a case.
     pub(crate) fn has_room(&self, name: &str) -> bool {
         self.introduced.get(name).is_some_and(has_room)
     }
 
-    /// Empties the logs: this run's logs must not hold the output of other runs.
+    /// Empties the logs, so that they have only the output of this run.
     pub fn begin_logs(&self) {
         for worker in self.specs.keys() {
             let path = self.log(worker);
-            // Cut, since a process that has introduced itself still writes there. Where
-            // that cannot be done, starting the worker says why.
+            // Truncated in place, since a process that has introduced itself still writes to it. If
+            // that fails, starting the worker reports the error.
             let _ = if fs::metadata(&path).is_ok_and(|log| log.is_file()) {
                 fs::OpenOptions::new()
                     .write(true)
@@ -282,13 +284,12 @@ impl Processes {
         }
     }
 
-    /// The identity of these workers: their commands, files and variables.
+    /// The identity of these workers: commands, files and variables.
     pub fn identity(&self) -> Identity {
         identity(self.specs.values(), &self.loaded)
     }
 
-    /// Files that the workers have loaded, that their commands name, or that variables name by
-    /// which programs find code.
+    /// Files that the workers have loaded, or that their commands or search-path variables name.
     pub(super) fn loaded(&self) -> BTreeSet<PathBuf> {
         let named = self.specs.values().flat_map(named);
         named
@@ -296,8 +297,8 @@ impl Processes {
             .collect()
     }
 
-    /// The source file that the command of a worker names, which the checkout in `here` has and the
-    /// revision in which the worker is started lacks. A file that a build makes is not a source.
+    /// The source file that a worker's command names, if the checkout in `here` has it and the
+    /// revision in which the worker starts lacks it. Files that a build makes are not sources.
     pub(super) fn lacking(&self, worker: &str, here: &Path) -> Option<PathBuf> {
         let spec = self.specs.get(worker)?;
         let directory = spec.directory.as_ref()?;
@@ -320,15 +321,15 @@ impl Processes {
         lacking.map(Path::to_owned)
     }
 
-    /// A worker's log, whatever it is called.
+    /// The path of a worker's log.
     fn log(&self, worker: &str) -> PathBuf {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
         let name = worker.replace(|c| !plain(c), "_");
         self.logs.join(format!("{name}.log"))
     }
 
-    /// Has each process that forks workers begin to import: they do it at once, beside those of
-    /// another side. What goes wrong is said by the start that wants it.
+    /// Starts the import of each fork server, so that all of them import at the same time as those
+    /// of the other side. The start that needs a server reports its errors.
     pub(super) fn begin(&mut self) {
         for (name, spec) in &self.specs {
             let log = self.log(name);
@@ -377,26 +378,25 @@ impl Launcher for Processes {
     }
 }
 
-/// Processes that are started before they are wanted, at the most, of both sides.
+/// The maximum number of processes that are started ahead, for both sides together.
 pub(crate) const MAX_AHEAD: usize = 16;
 
-/// True on a GPU whose memory holds several contexts beside a case.
+/// True for a GPU whose memory has room for several contexts beside a case.
 fn has_room(hello: &Hello) -> bool {
     hello.absent.is_none()
         && hello.device.known_kind() == Some(DeviceKind::Cuda)
         && hello.device.memory_bytes >= MIN_MEMORY
 }
 
-/// The least memory of a GPU on which processes are started before they are wanted: each takes half
-/// a GiB.
+/// The smallest GPU memory with which processes are started ahead; each needs half a GiB.
 const MIN_MEMORY: Bytes = Bytes(32 << 30);
 
-/// The paths that the command of a worker and its variables name.
+/// The paths that a worker's command and variables name.
 fn named(spec: &WorkerSpec) -> BTreeSet<PathBuf> {
     let from = spec.directory.clone().unwrap_or_default();
     let words = std::iter::once(spec.program.clone()).chain(spec.args.iter().map(PathBuf::from));
     let mut named: BTreeSet<PathBuf> = words.filter_map(|word| existing(&from, &word)).collect();
-    // The Python worker tells what it imports.
+    // The Python worker reports its imports.
     let tells = spec
         .args
         .first()
@@ -418,7 +418,7 @@ fn named(spec: &WorkerSpec) -> BTreeSet<PathBuf> {
     named
 }
 
-/// Variables of the caller that name folders of code.
+/// The caller's variables that name folders of code.
 const SEARCHED: [&str; 5] = [
     "PYTHONPATH",
     "PERL5LIB",
@@ -427,15 +427,14 @@ const SEARCHED: [&str; 5] = [
     "CLASSPATH",
 ];
 
-/// Differences that are named.
+/// The number of differences that a message names.
 const MAX_NAMED: usize = 4;
 
-/// The differences between two introductions. Free memory does not count, nor does a variant
-/// that is new.
+/// The differences between two introductions. Free memory and new variants are ignored.
 fn differences(first: &Hello, now: &Hello) -> Vec<String> {
     let facts = |hello: &Hello| -> BTreeMap<String, String> {
         if let Some(reason) = &hello.absent {
-            // One that is absent says nothing else of itself.
+            // An absent worker reports nothing else.
             return [("it was".to_owned(), format!("absent ({reason})"))].into();
         }
         let own = [
@@ -476,12 +475,12 @@ fn differences(first: &Hello, now: &Hello) -> Vec<String> {
 /// Workers that are this executable.
 pub const OWN: [&str; 2] = ["cpu", "cuda"];
 
-/// Holds declared environments to the workers that there are, and `default`, the environment
-/// of workers that name none, to those that are declared.
+/// Checks that each declared environment belongs to a worker that exists, and that `default`, the
+/// environment of workers that name none, is declared.
 ///
 /// # Errors
-/// A name that is unknown or regatta's own, or requirements for a worker that no
-/// interpreter runs.
+/// A name that is unknown or reserved for regatta, or requirements for a worker that runs in no
+/// interpreter.
 pub fn check_declared(suite: &Suite, default: Option<&str>) -> Result<(), SetupError> {
     let mut declared = suite.origins_of_workers.iter();
     if let Some((name, place)) = declared.find(|(name, _)| is_own(name)) {
@@ -497,7 +496,8 @@ pub fn check_declared(suite: &Suite, default: Option<&str>) -> Result<(), SetupE
     default.map_or(Ok(()), |name| find_environment(name, suite).map(|_| ()))
 }
 
-/// Requirements are installed for an interpreter, which only Python workers are started with.
+/// Refuses requirements for a worker that is not a Python one: they are installed for an
+/// interpreter.
 fn check_requirements(
     name: &str,
     environment: &Environment,
@@ -513,7 +513,7 @@ fn check_requirements(
     )))
 }
 
-/// True for a worker that comes with regatta.
+/// True for a worker that is part of regatta.
 fn is_own(worker: &str) -> bool {
     OWN.contains(&worker) || LIBRARIES.contains(&worker)
 }
@@ -522,7 +522,7 @@ pub(super) fn is_known(worker: &str, suite: &Suite) -> bool {
     is_own(worker) || suite.workers.contains_key(worker)
 }
 
-/// True for a worker that the Python worker which comes with regatta serves.
+/// True for a worker that regatta's own Python worker serves.
 pub(super) fn is_python(worker: &str, suite: &Suite) -> bool {
     match suite.workers.get(worker) {
         Some(own) => matches!(own, OwnWorker::Python { .. } | OwnWorker::Script(_)),
@@ -539,10 +539,10 @@ pub(super) fn unknown(worker: &str, suite: &Suite) -> SetupError {
     ))
 }
 
-/// The environment of this name.
+/// Returns the environment of this name.
 ///
 /// # Errors
-/// When none is declared, with the one that may have been meant, or those that there are.
+/// It is not declared. The message suggests a similar name, or lists all.
 pub fn find_environment<'a>(wanted: &str, suite: &'a Suite) -> Result<&'a Environment, SetupError> {
     if let Some(environment) = suite.environments.get(wanted) {
         return Ok(environment);
@@ -555,8 +555,8 @@ pub fn find_environment<'a>(wanted: &str, suite: &'a Suite) -> Result<&'a Enviro
     )))
 }
 
-/// The environment of `worker` or `worker@environment`: the one named; for one that names
-/// none the caller's `default`, the one of the worker's own name, or `environments.default`.
+/// The environment of `worker@environment`, or of `worker`: in that case the caller's `default`,
+/// else the environment with the worker's own name, else `environments.default`.
 pub(super) fn environment_of<'a>(
     name: &'a str,
     suite: &'a Suite,
@@ -582,7 +582,7 @@ pub(super) fn environment_of<'a>(
     } else {
         ("default", fallback.cloned().unwrap_or_default())
     };
-    // An environment of variables or folders alone runs in the default interpreter.
+    // An environment without a Python of its own runs in the default interpreter.
     if let Some(fallback) = fallback.filter(|fallback| fallback.requirements.is_empty()) {
         environment.complete_python(fallback);
     }
@@ -642,7 +642,7 @@ mod tests {
             let processes = Processes::find(std::iter::once(&asked), &suite, None, PathBuf::new());
             processes.map(|_| ()).map_err(|error| error.to_string())
         };
-        // Requirements for torch do not affect cpu, until cpu is to run in it.
+        // Requirements for torch do not affect cpu, unless cpu has to run in that environment.
         let pinned = &["einops==0.8.2"][..];
         for (worker, requirements, asked, refused) in [
             ("torch", pinned, "cpu", ""),

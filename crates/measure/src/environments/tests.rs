@@ -31,7 +31,7 @@ fn another_requirement_or_another_wheel_is_another_environment() {
         .to_vec();
     assert!(folders[0].starts_with("cache/environments"));
     folders.push(folder(&filled));
-    // The same length: a wheel is its contents.
+    // The wheel keeps its length, so its contents must be read.
     for text in ["built on Monday", "built on Friday"] {
         fs::write(&wheel, text).unwrap();
         folders.push(folder(&filled));

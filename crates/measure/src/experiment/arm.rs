@@ -1,4 +1,4 @@
-//! One side of an experiment: a suite, its workers, and the run that is written of it.
+//! One side of an experiment: a suite, its workers, and the run that is written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -38,25 +38,25 @@ use regatta_worker::units::{Nanoseconds, counted};
 
 /// One side of an experiment, whose workers have introduced themselves.
 pub struct Arm {
-    /// The suite, filtered and overridden.
+    /// The suite, with filters and overrides applied.
     pub suite: Suite,
     /// The first line of the run.
     pub header: RunHeader,
-    /// The folder of its run.
+    /// The folder of the run.
     pub directory: PathBuf,
-    /// When the command began.
+    /// The start of the command.
     pub began: Instant,
-    /// The time that the command spent on it so far.
+    /// The time that the command has spent on this side.
     pub spent: TimeSpent,
-    /// True where nothing is said but what went wrong.
+    /// True to report errors only.
     pub quiet: bool,
     pub(super) listener: Rc<dyn Listener>,
     pub(super) fresh: bool,
     processes: Processes,
     pub(super) session: SessionState,
-    /// The two checkouts, if it is compared with another checkout.
+    /// The checkouts of both sides, if they differ.
     roots: Option<Roots>,
-    /// The worktree of a side that is a revision, which no process replaces while this is here.
+    /// The worktree, if this side is a revision. Its lock keeps other processes from replacing it.
     revision: Option<Worktree>,
 }
 
@@ -66,11 +66,11 @@ pub fn reports(suite: &str) -> PathBuf {
 }
 
 impl Arm {
-    /// Reads the suite and has its workers introduce themselves, for the whole suite or a shard
-    /// of it. Nothing is measured or written over.
+    /// Reads the suite and has its workers introduce themselves, for the whole suite or a shard.
+    /// Measures nothing and overwrites nothing.
     ///
     /// # Errors
-    /// Whatever is wrong with the suite, the command line, the directory or a worker: exit code 2.
+    /// The suite, the command line, the folder or a worker is not usable: exit code 2.
     pub fn prepare(request: &MeasureOptions, shard: Option<Place>) -> Result<Arm, ExperimentError> {
         let began = Instant::now();
         let mut setup = Setup::here(request)?;
@@ -78,7 +78,7 @@ impl Arm {
         let directory = match (&request.out, request.structure_only) {
             (Some(directory), _) => directory.clone(),
             (None, false) => reports(&setup.suite.name),
-            // A run that has times is worth more, and stays where it is.
+            // A run with times is worth more, so it is not overwritten.
             (None, true) => reports(&format!("{}-structure", setup.suite.name)),
         };
         let directory = match shard {
@@ -102,7 +102,7 @@ impl Arm {
         &mut self.processes
     }
 
-    /// The workers of a setup, none of them started.
+    /// The workers of a setup, not started yet.
     pub(super) fn processes(
         setup: &Setup,
         request: &MeasureOptions,
@@ -120,9 +120,10 @@ impl Arm {
         setup.in_checkout(processes.with_listed(setup.listed.clone()))
     }
 
-    /// Has the workers of a setup introduce themselves: of a side of a comparison in pairs, of
-    /// these checkouts where they are two, or of a shard. `began` is when the command
-    /// began, and `since` from when on its time is counted here.
+    /// Has the workers of a setup introduce themselves. `pair` is set for a side of a comparison in
+    /// pairs, with the roots of both sides if they are different checkouts; `place` for a shard.
+    /// `began` is the start of the command, and `since` is the time from which setting up counts
+    /// for this side.
     ///
     /// # Errors
     /// As [`prepare`](Arm::prepare).
@@ -153,8 +154,8 @@ impl Arm {
         let workers: Vec<String> = cases.map(|case| case.variant.worker_name()).collect();
         let environment = environment.as_deref();
         let setting_up = Nanoseconds::from(since.elapsed());
-        // A shard starts every worker of the suite: all shards are of one machine
-        // and one code, whatever falls to them.
+        // A shard starts every worker of the suite, so that all shards record the same machine and
+        // code, whatever their cases.
         let (pairing, roots) = pair.unzip();
         let cases = match place {
             Some(place) => shard_cases(&suite, place)?,
@@ -209,7 +210,7 @@ impl Arm {
         let mut built =
             building::builds_of_run(&suite, &workers, environment, &reports(&suite.name));
         if let Some(worktree) = &revision {
-            // The build here is not the one that is measured.
+            // The build in this checkout is not the one of the measured revision.
             built.remove(SUITE_BUILD);
             let own = worktree.built.clone();
             built.extend(own.map(|own| (SUITE_BUILD.to_owned(), own)));
@@ -235,7 +236,7 @@ impl Arm {
             rules: suite.rules.clone(),
             settings: suite.settings.clone(),
             machine: fingerprint(&hellos),
-            // An absent one takes no times, so its stand-in for a device is not recorded.
+            // Absent workers take no times, so the placeholder for their device is not recorded.
             workers: present
                 .map(|(name, hello)| worker_record(name, hello, &suite.settings))
                 .collect(),
@@ -267,8 +268,9 @@ impl Arm {
         Ok(arm)
     }
 
-    /// Refuses a side whose workers loaded code of another side, or a library that is older than its
-    /// source; after an invocation, a revision's of which nothing was loaded either.
+    /// Refuses a side whose workers loaded code of the other side, or a library that is older than
+    /// its source. After an invocation (`measured`), also refuses a revision from which nothing was
+    /// loaded.
     pub(super) fn check_loaded(&self, measured: bool) -> Result<(), ExperimentError> {
         let mut loaded = self.processes.loaded();
         loaded.extend(self.session.loaded.iter().cloned());
@@ -285,8 +287,8 @@ impl Arm {
         Err(ExperimentError::NotJudged(format!("{label} {words}")))
     }
 
-    /// Why a library that was loaded may not be of the sources as they are, in words after this
-    /// side's name, where no build of the suite is known.
+    /// A sentence, to follow this side's name, on why a loaded library may not match its sources.
+    /// `None` if a build of the suite is known.
     fn outdated(&self, loaded: &BTreeSet<PathBuf>) -> Option<String> {
         if self.revision.is_some() {
             return None;
@@ -316,7 +318,7 @@ impl Arm {
         ))
     }
 
-    /// The label of its run: the versions that were asked for, or its folder.
+    /// The label of the run: the requested versions, or its folder.
     pub fn label(&self) -> String {
         match &self.header.pairing {
             Some(pairing) => pairing.version.join(" "),
@@ -324,17 +326,17 @@ impl Arm {
         }
     }
 
-    /// Reports progress, unless reports are off.
+    /// Reports progress, unless this side is quiet.
     pub fn say(&self, text: impl AsRef<str>) {
         if !self.quiet {
             self.listener.note(text.as_ref());
         }
     }
 
-    /// Opens the run's file, or resumes it, and reports what happened to the run before.
+    /// Opens the run file or resumes it, and reports what happened to the run before.
     ///
     /// # Errors
-    /// When it cannot be written: exit code 3.
+    /// It cannot be written: exit code 3.
     pub(super) fn open(&self, opening: &Opening) -> Result<RunWriter, ExperimentError> {
         let opened = RunWriter::open(&self.directory, &self.header, opening);
         let (file, before) = opened.map_err(ExperimentError::not_judged)?;
@@ -377,14 +379,14 @@ impl Arm {
         Ok(file)
     }
 
-    /// True for a suite's name or path that names another file than this run's does.
+    /// True if `suite` is a name or path of another suite file than this run's.
     fn is_another(&self, suite: &str) -> bool {
         let file = |suite: &str| fs::canonicalize(suite).ok();
         let own = self.header.suite.arguments.first();
         own.is_some_and(|own| own != suite && (file(own) != file(suite) || file(own).is_none()))
     }
 
-    /// This side while blocks run, with the writer of its entries.
+    /// This side with the writer of its entries, to run blocks.
     pub(super) fn running<'a>(
         &'a mut self,
         file: &'a mut RunWriter,
@@ -413,17 +415,17 @@ impl Arm {
         }
     }
 
-    /// Reads the run back.
+    /// Reads the run back from its file.
     ///
     /// # Errors
-    /// When it cannot be read: exit code 3.
+    /// It cannot be read: exit code 3.
     pub(super) fn read(&self, file: &RunWriter) -> Result<(Run, Side), ExperimentError> {
         file.check_unchanged()
             .map_err(ExperimentError::not_judged)?;
         Side::read(file.path(), &self.label()).map_err(ExperimentError::not_judged)
     }
 
-    /// The arm before anything is measured.
+    /// This side without results.
     pub(super) fn unmeasured(&self) -> Side {
         Side {
             label: self.label(),
@@ -434,7 +436,7 @@ impl Arm {
     }
 }
 
-/// The declared operators of a suite's cases.
+/// The declared operators that a suite's cases use.
 fn operators_of(suite: &Suite) -> Operators {
     let problems = suite
         .cases
@@ -448,7 +450,7 @@ fn operators_of(suite: &Suite) -> Operators {
         .collect()
 }
 
-/// Refuses a suite whose `[build]` is older than the code.
+/// Refuses a suite whose `[build]` is older than its code.
 fn check_built(suite: &Suite, argument: &str) -> Result<(), ExperimentError> {
     let stale =
         (suite.build.as_ref()).and_then(|build| building::not_built(build, &reports(&suite.name)));
@@ -465,7 +467,7 @@ fn check_built(suite: &Suite, argument: &str) -> Result<(), ExperimentError> {
     )))
 }
 
-/// The worker that the first block of these cases runs.
+/// The worker that the first block of these cases starts.
 fn first_worker(cases: &[Case], seed: u64) -> String {
     let cases: Vec<_> = cases.iter().map(|case| (None, case.clone())).collect();
     let blocks = blocks(&cases, [&BTreeSet::new(); 2], 0..1, seed);
@@ -473,10 +475,10 @@ fn first_worker(cases: &[Case], seed: u64) -> String {
     first.map_or_else(String::new, |block| block.lanes[0].worker.clone())
 }
 
-/// The revision of the code that is measured, and whether it was changed.
+/// The revision of the measured code, and whether it was changed.
 fn git_of(revision: Option<&Worktree>, directory: &Path, is_shard: bool) -> Option<Git> {
     match revision {
-        // The output of other shards does not make the checkout dirty.
+        // Output of other shards does not count as a change.
         None => state_of_checkout(match directory.parent().filter(|_| is_shard) {
             Some(whole) => whole,
             None => directory,
@@ -489,7 +491,7 @@ fn git_of(revision: Option<&Worktree>, directory: &Path, is_shard: bool) -> Opti
     }
 }
 
-/// The cases of a suite that fall to a shard.
+/// The cases of a suite that belong to a shard.
 fn shard_cases(suite: &Suite, place: Place) -> Result<Vec<Case>, ExperimentError> {
     let mut shards = deal(&suite.cases, &suite.operators, place.of);
     let mut cases = shards.swap_remove(place.index as usize - 1);
@@ -505,8 +507,8 @@ fn shard_cases(suite: &Suite, place: Place) -> Result<Vec<Case>, ExperimentError
     }
 }
 
-/// The command line, without secrets and the executable's folder: runs and baselines are
-/// shared.
+/// The command line without secrets and without the folder of the executable, because runs and
+/// baselines are shared.
 pub fn argv() -> Vec<String> {
     let words = std::env::args_os();
     let mut argv: Vec<String> = words
@@ -519,7 +521,7 @@ pub fn argv() -> Vec<String> {
     secrets::command_line(&argv)
 }
 
-/// The text of an error, with the last lines of its worker's log.
+/// The text of an error, followed by the last lines of its worker's log.
 pub fn with_log(error: impl Error, log: &str) -> String {
     let text = chain(&error);
     if log.is_empty() {

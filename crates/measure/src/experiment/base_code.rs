@@ -1,5 +1,5 @@
-//! The code of a baseline, where it can be had: here, at a revision, or in releases that a lock
-//! lists.
+//! Finds the code of a baseline, if it is available: here, at a revision, or in releases that a
+//! lock lists.
 
 use std::path::Path;
 
@@ -14,23 +14,23 @@ use regatta_core::text::plain_name;
 use regatta_judge as judge;
 use regatta_worker::case::CaseId;
 
-/// The code of a baseline.
+/// The available code of a baseline.
 pub(super) struct BaseCode {
-    /// The versions to measure it as.
+    /// The versions with which to measure it.
     pub(super) specs: Vec<Spec>,
     /// The label.
     pub(super) name: String,
-    /// Values that were set for it.
+    /// Values of parameters that were set for it.
     set: Vec<String>,
 }
 
 impl BaseCode {
-    /// True where it is the code of the head.
+    /// True if it is also the head's code.
     pub(super) fn is_here(&self) -> bool {
         self.specs == [Spec::Here]
     }
 
-    /// The request, with the values that the baseline was measured with.
+    /// The request, with the parameter values of the baseline.
     pub(super) fn request(&self, request: &MeasureOptions) -> MeasureOptions {
         let switches = request.set.iter().filter(|set| !set.contains('/'));
         MeasureOptions {
@@ -40,11 +40,11 @@ impl BaseCode {
     }
 }
 
-/// The code of a baseline, where it can be had for a comparison with `head`, whose reports go to
-/// `directory`: there a lock is written.
+/// Finds the code of the baseline `base` for a comparison with `head`. `directory` is the folder of
+/// the head's reports; a lock is written there.
 ///
 /// # Errors
-/// Why it cannot, in a line.
+/// The reason for which the code is not available, in a line.
 pub(super) fn base_code(
     base: &RunHeader,
     head: &RunHeader,
@@ -77,7 +77,7 @@ pub(super) fn base_code(
         };
         let was = was.with_tool_of(is);
         let files = was.changed_files(is);
-        // A revision's files are below its root. All others are the same on both sides.
+        // Relative paths are below the revision's root. Other files are the same on both sides.
         let elsewhere = files.iter().find(|file| Path::new(file).is_absolute());
         let started = WorkerIdentity {
             files: is.files.clone(),
@@ -97,7 +97,7 @@ pub(super) fn base_code(
                 .map(|file| format!("{file} of worker {name} changed")),
         );
     }
-    // Variants of this program are all in its file.
+    // Variants of this executable have all of their code in its file.
     if was.executable != is.executable && head.plan.iter().any(is_own) {
         changed.push("the regatta executable changed".to_owned());
     }
@@ -112,7 +112,7 @@ pub(super) fn base_code(
         if head.plan.iter().all(is_own) {
             return Ok(code(vec![Spec::Here], "the same program"));
         }
-        // A variable may have made it slower: then both sides are as slow.
+        // A variable may have caused the slowdown, and would then slow both sides.
         return Err(
             "no change of the code is known, so pairs would measure it beside itself".to_owned(),
         );
@@ -158,15 +158,17 @@ pub(super) fn base_code(
     Ok(code(specs, &names.join(" and ")))
 }
 
-/// A base in pairs may be slower than the stored run of its revision by so many thresholds, and by
-/// this share at least: another day, or another program beside it, is not taken for another code.
+/// The base of a pair may be slower than the stored run of its revision by this many thresholds,
+/// and at least by this share. A smaller difference may come from another day or from other
+/// programs, and does not show that the code differs.
 const MAX_THRESHOLDS: f64 = 10.0;
 const MIN_SHARE: f64 = 0.5;
 
-/// Why the base of pairs is not the code of a stored run, though it is of the same revision: a case
-/// takes far longer than it took, and the head in the same pairs does not. What made the revision
-/// fast is not in its worktree then, such as an extension that was built in place. The `stored` run
-/// and the base, then the head alone and in pairs.
+/// The reason for which the base of a pair is not the code of the stored run of the same revision.
+/// `None` if it may be. The code differs if a case takes far longer than in the stored run while
+/// the head's time hardly changes: the worktree then lacks something that made the revision fast,
+/// such as an extension that was built in place. The arguments are the stored run and the base in
+/// pairs, then the head alone and in pairs.
 pub(super) fn not_as_stored([stored, base]: [&Side; 2], heads: [&Side; 2]) -> Option<String> {
     let metric = Metric::Device;
     let median = |side: &Side, case: &CaseId| side.cases.get(case)?.median(metric);
@@ -174,7 +176,7 @@ pub(super) fn not_as_stored([stored, base]: [&Side; 2], heads: [&Side; 2]) -> Op
     let limit = 1.0 + (MAX_THRESHOLDS * threshold).max(MIN_SHARE);
     base.cases.keys().find_map(|case| {
         let (was, is) = (median(stored, case)?, median(base, case)?);
-        // Other programs slow the head as well.
+        // Other programs slow the head down too.
         let [alone, in_pairs] = heads.map(|head| median(head, case));
         let load = alone
             .zip(in_pairs)
@@ -238,7 +240,7 @@ mod tests {
         packages.insert("numpy".to_owned(), "2.1".to_owned());
     }
 
-    /// The label of a baseline's code, or the reason why it cannot be measured.
+    /// The label of a baseline's code, or the reason for which it cannot be measured.
     fn name_or_reason(base: &RunHeader, head: &RunHeader) -> String {
         let folder = tempfile::tempdir().unwrap();
         match base_code(base, head, folder.path()) {
@@ -250,7 +252,7 @@ mod tests {
         }
     }
 
-    /// Changes a run by a word.
+    /// Applies a named change to a run.
     fn change(header: &mut RunHeader, word: &str) {
         let set = |of: &mut BTreeMap<String, String>, name: &str| {
             of.insert(name.to_owned(), "2".to_owned());
@@ -273,8 +275,9 @@ mod tests {
         }
     }
 
-    /// Changes of the base's run and of the head's, and the name of the base's code or why it is not
-    /// known. `elsewhere own` is a revision that changed nothing that is measured.
+    /// Changes of the base's run and of the head's run, then the label of the base's code or the
+    /// reason why it is unknown. `elsewhere own` is another revision in which no measured code
+    /// changed.
     const CODE: &str = "
         ; => no change of the code is known, so pairs would measure it beside itself
         dirty; dirty => no change of the code is known, so pairs would measure it beside itself
@@ -317,7 +320,7 @@ mod tests {
         let reason = |[stored, base, alone, pairs]: [f64; 4]| {
             not_as_stored([&side(stored), &side(base)], [&side(alone), &side(pairs)])
         };
-        // Three times; a base that is as it was; a slow machine; a slow machine and another code.
+        // Three times as slow; an unchanged base; a slow machine; a slow machine and other code.
         let words = reason([100e3, 300e3, 150e3, 150e3]).unwrap();
         assert!(words.contains("takes 300.0 µs in the base's"), "{words}");
         assert!(words.contains("took 100.0 µs in the stored"), "{words}");

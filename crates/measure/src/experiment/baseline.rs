@@ -1,4 +1,4 @@
-//! Which run becomes a baseline, and what becomes of the one that is there.
+//! Chooses the run that becomes a baseline, and replaces an existing one.
 
 use std::path::{Path, PathBuf};
 
@@ -13,12 +13,12 @@ use regatta_core::suite::document::nearest;
 use regatta_judge::judgement::VerdictOutcome;
 use regatta_judge::{self as judge, Options};
 
-/// Saves a run as a baseline: of none, the one in reports/NAME, or else the only one in reports/.
-/// The baseline that is there is replaced only with `replace`; with `force`, a run will do that is
-/// not fit to be one. Gives its file, and what it was made of.
+/// Saves a run as a baseline. Without `runs` it takes the run in reports/NAME, or else the only one
+/// in reports/. An existing baseline is replaced only with `replace`. With `force`, a run that is
+/// not fit to be a baseline is accepted. Returns the baseline's file, and its results.
 ///
 /// # Errors
-/// When the run cannot serve as a baseline: exit code 3; when it is missing or cannot be read: 2.
+/// The run cannot serve as a baseline: exit code 3. The run is missing or cannot be read: 2.
 pub fn save(
     store: &Store,
     name: &str,
@@ -48,8 +48,8 @@ pub fn save(
     Ok((path, stored.side))
 }
 
-/// The report folder that becomes the baseline of a name: that of its suite where one is there
-/// already, or else the one of this name, or else the only one.
+/// The report folder to save under `name`: that of the existing baseline's suite, or the one of
+/// this name, or else the only one.
 fn measured(name: &str, suite: Option<&str>) -> Result<String, ExperimentError> {
     let folder = reports(suite.unwrap_or(name));
     let name_of_folder = folder.display().to_string();
@@ -78,11 +78,11 @@ fn measured(name: &str, suite: Option<&str>) -> Result<String, ExperimentError> 
     )))
 }
 
-/// Why a run should not be what others are compared with.
+/// The reason for which a run should not be compared with later ones, if any.
 fn unfit(stored: &StoredRun) -> Option<String> {
     let side = &stored.side;
     let suite = &side.header.suite;
-    // The verdict when it was measured: a gate compared it with more than itself.
+    // The stored verdict, since a gate compared the run with more than itself.
     if let Some(judged) = stored.run.end.as_ref().and_then(|end| end.judged.as_ref())
         && judged.outcome != VerdictOutcome::Passed
     {
@@ -115,13 +115,13 @@ fn unfit(stored: &StoredRun) -> Option<String> {
     None
 }
 
-/// Why a run does not belong under a name: the baseline there is of another suite.
+/// The reason for which a run cannot have this name: its baseline is of another suite.
 fn suite_mismatch(name: &str, there: &str, side: &Side) -> Option<String> {
     let own = &side.header.suite.name;
     (there != own).then(|| format!("is of suite {own}, and baseline {name} is of suite {there}"))
 }
 
-/// The suite of a baseline that is there.
+/// The suite of an existing baseline.
 fn suite_of(store: &Store, name: &str) -> Option<String> {
     let (stored, _) = store.list();
     let mut of_name = stored.into_iter().filter(|stored| stored.name == name);

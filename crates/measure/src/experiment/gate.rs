@@ -1,4 +1,4 @@
-//! A suite compared with its baseline, and with the code of that baseline in pairs.
+//! Compares a suite with its baseline, and with the baseline's code in pairs.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,20 +18,20 @@ use regatta_judge::{self as judge, Options};
 use regatta_worker::case::CaseId;
 use regatta_worker::units::counted;
 
-/// Measures a suite against the baseline of this name; of none, against that of the suite's name.
-/// Cases that are not shown unchanged are measured in pairs if the baseline's code is
-/// available, and otherwise again, with the allowance for another day. Measurements that would end
-/// later than the limit of the request after the start.
+/// Measures a suite against the named baseline, or by default the one with the suite's name. Cases
+/// that are not shown to be unchanged are measured again: in pairs if the baseline's code is
+/// available, otherwise alone, with the allowance for another day. Nothing is measured that would
+/// end after the time limit of the request.
 ///
 /// # Errors
-/// Whatever is wrong with what was asked for: exit code 2; no baseline, or one that this cannot
-/// be compared with: 3, before anything is measured.
+/// The request is wrong: exit code 2. The baseline is missing, or cannot be compared with this run:
+/// 3, before anything is measured.
 pub fn gate(
     request: &MeasureOptions,
     baseline: Option<&str>,
 ) -> Result<MeasuredRun, ExperimentError> {
     let store = Store::new(&request.baselines);
-    // Preparing starts workers, and the code under test must not choose what it is judged by.
+    // Taken before workers start, since the code under test must not choose its baseline.
     let before = checksums(&store);
     let head = Arm::prepare(request, None)?;
     let name = baseline.unwrap_or(&head.suite.name).to_owned();
@@ -48,7 +48,7 @@ pub fn gate(
     }
     let base = match baseline_of(&store, &name, &head.header)? {
         Some(base) => Some(base),
-        // Limits need none.
+        // Limits need no baseline.
         None if request.structure_only && baseline.is_none() => None,
         None => {
             return Err(ExperimentError::NotJudged(format!(
@@ -78,7 +78,7 @@ pub fn gate(
         let head = &experiment.head;
         base_code(&base.header, &head.header, &head.directory)
     });
-    // Open cases are measured in pairs then.
+    // Other open cases are measured in pairs later.
     experiment.expectations_alone = matches!(code, Some(Ok(_)));
     let evidence = experiment.decide(&mut files)?;
     let pairs = match &code {
@@ -105,8 +105,8 @@ fn against_stored(why: impl std::fmt::Display) -> String {
     format!("the rest is judged against the stored run, with what another day may change: {why}")
 }
 
-/// Measures in pairs what a stored run did not show to be the same; `None` where that is nothing,
-/// or where the code of the baseline cannot be had after all.
+/// Measures in pairs the cases that the stored run did not show to be unchanged. `None` without
+/// such cases, or if the baseline's code is not available after all.
 fn measure_pairs(
     evidence: &Evidence,
     request: &MeasureOptions,
@@ -114,7 +114,7 @@ fn measure_pairs(
     code: &BaseCode,
 ) -> Result<Option<Judgement>, ExperimentError> {
     let arm = &mut experiment.head;
-    // The same program beside itself says nothing of what a stored run shows beyond any day.
+    // Pairs of the same program say nothing about a slowdown beyond any daily change.
     let unshown = |row: &&Row| {
         let shown = row.regressed().next().is_some() && code.is_here();
         let mut words = row.metrics.iter().map(|metric| metric.change.word);
@@ -127,7 +127,7 @@ fn measure_pairs(
     }
     let (open, all) = (cases.len(), arm.header.plan.len());
     let number = counted(open, "case");
-    // Two sides of as many invocations as the run had, of these cases.
+    // Two sides, each with the run's number of invocations, of these cases only.
     let spent = arm.began.elapsed();
     let share = open as f64 / all.max(1) as f64;
     let limit = experiment.limit;
@@ -178,7 +178,7 @@ fn measure_pairs(
 
 /// The commands that make a baseline of this suite.
 fn commands_to_make(store: &Store, name: &str, request: &MeasureOptions, head: &Arm) -> String {
-    // A baseline holds the whole suite, timed, as the suite has it.
+    // A baseline has times of the whole suite with its own settings.
     let whole = MeasureOptions {
         set: Vec::new(),
         threshold: None,

@@ -1,4 +1,4 @@
-//! Every worker that is known, asked who it is: what `list` and `doctor` show.
+//! Asks every known worker to introduce itself, for `list` and `doctor`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -23,10 +23,10 @@ use regatta_worker::protocol::Hello;
 const ANOTHER_PYTHON: &str =
     "name a Python that has it in [environments.default] of regatta.toml, or in REGATTA_PYTHON";
 
-/// The requirements of CUDA kernels, regatta's own and the user's.
+/// The requirements of CUDA kernels, for regatta's own and the user's.
 const A_GPU: &str = "an NVIDIA GPU with its driver, and CUDA's compiler (nvrtc or nvcc)";
 
-/// A worker, and what it says of itself or why it is not here.
+/// A worker's introduction, or the reason for its absence.
 pub struct Introduction {
     /// The name of the worker.
     pub worker: String,
@@ -34,24 +34,24 @@ pub struct Introduction {
     pub found: Result<Hello, Absence>,
 }
 
-/// Why a worker is not here.
+/// The reason for which a worker is not available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Absence {
-    /// All that is known, as it was said.
+    /// The whole message.
     pub reason: String,
-    /// The missing requirement in a line; the same text for all workers that lack the same.
+    /// The missing requirement in a line, the same for all workers that lack it.
     pub lacks: String,
     /// The fix.
     pub fix: String,
-    /// It may well be here: it did not answer in time.
+    /// True if the worker did not answer in time, and may be available.
     pub slow: bool,
 }
 
-/// Asks every worker that is known, as many at once as there are cores; one that cannot be
-/// started leaves the others be. `limit` is for each, in place of the usual one.
+/// Asks every known worker, as many at the same time as there are cores. A worker that cannot be
+/// started does not affect the others. `limit` replaces the usual time limit of each.
 ///
 /// # Errors
-/// A declaration that concerns them all: exit code 2.
+/// A declaration that concerns all workers is wrong: exit code 2.
 pub fn introductions(
     config: &Suite,
     environment: Option<&str>,
@@ -64,10 +64,11 @@ pub fn introductions(
     introduced(names.collect(), config, environment, limit)
 }
 
-/// Asks the workers of a suite, and holds its cases to what those that are here say, as a run does.
+/// Asks the workers of a suite, and checks its cases against those that are available, as a run
+/// does.
 ///
 /// # Errors
-/// A worker that is not declared, or a case that a run refuses: exit code 2.
+/// A worker is not declared, or a run would refuse a case: exit code 2.
 pub fn checked(
     suite: &Suite,
     environment: Option<&str>,
@@ -161,7 +162,8 @@ fn remedy(worker: &str, config: &Suite) -> String {
     }
 }
 
-/// A worker that gave no answer, without its name: others may fail alike.
+/// The absence of a worker that gave no answer. Its name is left out, since others may fail in the
+/// same way.
 fn failed(error: WorkerError, fix: String) -> Absence {
     let whole = if error.log.is_empty() {
         error.to_string()
@@ -188,8 +190,8 @@ fn failed(error: WorkerError, fix: String) -> Absence {
     absence
 }
 
-/// The Python worker's words for a library that is not there, which end in the command that
-/// would install it; `None` where these are others.
+/// Parses the Python worker's message about a missing library, which ends in the command that would
+/// install it. `None` for other messages.
 fn missing(reason: &str) -> Option<Absence> {
     let (what, rest) = reason.split_once(". Install it there with `")?;
     let (command, _) = rest.split_once('`')?;
@@ -209,8 +211,8 @@ fn missing(reason: &str) -> Option<Absence> {
     })
 }
 
-/// Absences that are one: what is lacking, with all workers that lack it, in the order of
-/// the first of each.
+/// Groups absences of the same kind with the workers that share each, in the order of the first
+/// worker.
 pub fn grouped(found: &[Introduction]) -> Vec<(&Absence, Vec<&str>)> {
     let mut groups: Vec<(&Absence, Vec<&str>)> = Vec::new();
     for one in found {

@@ -1,7 +1,7 @@
-//! A head and what it is compared with, measured until the rule has decided.
+//! Measures a head and what it is compared with until the rule can decide.
 //!
 //! `run`, `gate`, `compare` and `bisect` are an [`Experiment`]. Nothing here reads a command line
-//! or prints: what is said goes to a [`Listener`], and why nothing comes of it is an
+//! or prints: messages go to a [`Listener`], and the reason for a failure is an
 //! [`ExperimentError`].
 
 pub mod arm;
@@ -43,66 +43,67 @@ pub use request::MeasureOptions;
 pub(crate) use setup::Setup;
 use stored::StoredBase;
 
-/// A head and what it is compared with: a run or baseline that is stored, another version in pairs,
-/// or nothing but what the suite expects.
+/// A head and its base: a stored run or baseline, another version in pairs, or none, with only the
+/// suite's expectations.
 pub struct Experiment {
     head: Arm,
-    /// A base that is measured in pairs with the head.
+    /// The base, if it is measured in pairs with the head.
     paired: Option<Arm>,
-    /// The cases of the head, each beside that of a base in pairs.
+    /// The cases of the head, each with the base's case if that is measured in pairs.
     cases: Vec<CasePair>,
-    /// The base of the comparison; of a base in pairs the part measured so far.
+    /// The base of the comparison. For pairs, the part that is measured so far.
     base: Option<StoredBase>,
     options: Options,
-    /// Nothing more is measured that would end later than this after the start.
+    /// Nothing is measured that would end later than this after the start.
     limit: Option<Duration>,
     deciding: Vec<Metric>,
     /// The folder of the reports.
     folder: PathBuf,
-    /// True where metrics that are open are measured in pairs later, and expectations alone now.
+    /// True if only expectations decide what is measured: open metrics are measured in pairs later,
+    /// or not at all.
     expectations_alone: bool,
 }
 
-/// Invocations that were measured of those that were asked for.
+/// The invocations that were measured.
 #[derive(Clone, Copy)]
 struct Progressed {
     invocations: usize,
-    /// True where the time limit ended it.
+    /// True if the time limit ended the measurement.
     limited: bool,
 }
 
-/// The run files of an experiment, being written.
+/// The run files of an experiment while they are written.
 pub struct RunFiles {
     head: RunWriter,
-    /// The base's writer, for a base in pairs.
+    /// The base's file, if it is measured in pairs.
     base: Option<RunWriter>,
 }
 
-/// The head's results so far, as they were read back, and the comparison while more may
-/// follow.
+/// The head's results so far, read back from the file, and a judgement after which more may be
+/// measured.
 struct Evidence {
     run: Run,
     head: Side,
     judgement: Judgement,
 }
 
-/// A run that was measured to its end, and judged.
+/// A finished and judged run.
 pub struct MeasuredRun {
     /// The judgement.
     pub judgement: Judgement,
-    /// The side that is judged.
+    /// The side that was judged.
     pub arm: Arm,
     /// The run, without its entries.
     pub run: Run,
     /// The results of the run.
     pub head: Side,
-    /// The base that it was compared with.
+    /// The base of the comparison.
     pub base: Option<StoredBase>,
     /// The folder of the reports.
     pub folder: PathBuf,
-    /// The time spent on a base that was measured in pairs with it.
+    /// The time spent on a base that was measured in pairs.
     pub spent_on_base: Option<TimeSpent>,
-    /// The files of its runs, to be ended once the reports are there.
+    /// The run files, which are ended once the reports are written.
     pub files: RunFiles,
 }
 
@@ -114,18 +115,18 @@ impl MeasuredRun {
 }
 
 impl RunFiles {
-    /// Ends the files of both runs; until then the same command judges them again without
+    /// Ends the files of both runs. Until then, the same command judges them again without
     /// measuring.
     ///
     /// # Errors
-    /// When one cannot be written: exit code 3.
+    /// A file cannot be written: exit code 3.
     pub fn finish(&mut self, end: RunEnd) -> Result<(), ExperimentError> {
         let base = self.base.as_mut().map_or(Ok(()), RunWriter::close);
         let ended = base.and_then(|()| self.head.finish(end));
         ended.map_err(ExperimentError::not_judged)
     }
 
-    /// Ends the files of runs of which no report is written.
+    /// Ends the files of runs without a report.
     pub(crate) fn close(&mut self) -> Result<(), ExperimentError> {
         self.finish(RunEnd {
             finished: now(),
@@ -135,10 +136,10 @@ impl RunFiles {
 }
 
 impl Experiment {
-    /// A suite by itself: what it expects decides how much is measured.
+    /// A suite without a base: its expectations decide how much is measured.
     ///
     /// # Errors
-    /// Whatever is wrong with the suite, the command line or a worker: exit code 2.
+    /// The suite, the command line or a worker is not usable: exit code 2.
     pub fn alone(request: &MeasureOptions) -> Result<Experiment, ExperimentError> {
         Ok(Experiment {
             expectations_alone: true,
@@ -146,7 +147,7 @@ impl Experiment {
         })
     }
 
-    /// A head without a base, reported where its run is.
+    /// A head without a base. Its reports go into the run's folder.
     fn new(head: Arm, request: &MeasureOptions, options: Options) -> Experiment {
         let cases = head.suite.cases.iter();
         Experiment {
@@ -162,10 +163,10 @@ impl Experiment {
         }
     }
 
-    /// Measures a shard of a suite and ends its run, which is judged with all others.
+    /// Measures a shard of a suite and ends its run, which is judged later with the other shards.
     ///
     /// # Errors
-    /// As [`alone`](Experiment::alone); when the run cannot be written: exit code 3.
+    /// As [`alone`](Experiment::alone). The run cannot be written: exit code 3.
     pub fn shard(request: &MeasureOptions, place: Place) -> Result<Arm, ExperimentError> {
         let head = Arm::prepare(request, Some(place))?;
         let mut shard = Experiment::new(head, request, Options::ALONE);
@@ -176,18 +177,18 @@ impl Experiment {
         Ok(shard.head)
     }
 
-    /// Measures until everything is decided or the time limit ends, and judges it.
+    /// Measures until everything is decided or the time limit is reached, and judges the result.
     ///
     /// # Errors
-    /// When a run cannot be written or read back: exit code 3.
+    /// A run cannot be written or read back: exit code 3.
     pub fn run(mut self) -> Result<MeasuredRun, ExperimentError> {
         let mut files = self.open()?;
         let evidence = self.decide(&mut files)?;
         Ok(self.conclude(files, evidence))
     }
 
-    /// Measures until everything is decided or the time limit ends: what was open when the run
-    /// was stopped first, then look after look.
+    /// Measures until everything is decided or the time limit is reached. Starts with the cases
+    /// that were open when the run was stopped, and continues one look after the other.
     fn decide(&mut self, files: &mut RunFiles) -> Result<Evidence, ExperimentError> {
         let first = self.head.suite.settings.invocations;
         let [starts, cases] = self.starts_and_cases();
@@ -219,8 +220,8 @@ impl Experiment {
             };
             let planned = self.head.header.plan.len();
             let open = format!("{} of {planned} open", next.cases.len());
-            // The time of one more: as long as the last; at first its starts, and the time that the cases
-            // took the part of those that are open.
+            // The estimated time of another invocation: that of the last one; at first the starts
+            // of workers, and the open cases' share of the time of all cases.
             let each = last.unwrap_or_else(|| match measured {
                 0 => self.head.began.elapsed() / first.max(1),
                 _ => {
@@ -242,7 +243,7 @@ impl Experiment {
         }
     }
 
-    /// The time spent on starts of workers and on cases, of both sides.
+    /// The time that both sides spent on starting workers, and on cases.
     fn starts_and_cases(&self) -> [Nanoseconds; 2] {
         let mut spent = self.head.spent;
         if let Some(base) = &self.paired {
@@ -251,7 +252,7 @@ impl Experiment {
         [spent.workers, spent.cases + spent.clocks]
     }
 
-    /// Opens the run files, or resumes them; nothing was overwritten before.
+    /// Opens or resumes the run files. Nothing is overwritten before this.
     fn open(&mut self) -> Result<RunFiles, ExperimentError> {
         let opening = Opening {
             restart: self.head.fresh.then_some(NO_RESUME),
@@ -268,7 +269,7 @@ impl Experiment {
         Ok(RunFiles { head, base })
     }
 
-    /// The base that the head's run names.
+    /// The id of the base in the head's run.
     fn base_id(&self) -> BaseId {
         match (&self.paired, &self.base) {
             (Some(base), _) => BaseId::in_turn(base.label()),
@@ -277,9 +278,9 @@ impl Experiment {
         }
     }
 
-    /// Measures the invocations in `range` that are not there: of all cases, or of these. After
-    /// the first of them none begins that would end later than the time limit, if it takes as long
-    /// as the longest so far.
+    /// Measures the missing invocations in `range`, of all cases or of those in `only`. After the
+    /// first one, an invocation begins only if it would end within the time limit should it take as
+    /// long as the longest so far.
     fn measure(
         &mut self,
         files: &mut RunFiles,
@@ -313,7 +314,7 @@ impl Experiment {
             let abreast = room.clamp(1, in_time);
             let (blocks, rest) = left.split_at(blocks_of(abreast));
             let since = Instant::now();
-            // Those of a single invocation have other workers each.
+            // The blocks of a single invocation have different workers.
             let number = if abreast > 1 { blocks.len() } else { 1 };
             for blocks in blocks.chunks(number) {
                 self.measure_blocks(blocks, files, progress.as_mut())?;
@@ -334,7 +335,7 @@ impl Experiment {
                 "--time-limit ends this after {there} of {}",
                 counted(range.len(), what)
             ));
-            // More than all cases were planned to have is not missed.
+            // Records that the number of invocations is reduced to those that exist.
             if only.is_none() {
                 let there = there as u32;
                 let base = files.base.as_mut().map_or(Ok(()), |file| file.limit(there));
@@ -348,8 +349,8 @@ impl Experiment {
         })
     }
 
-    /// Invocations of which each takes so long at the most, that end before the time limit: of any
-    /// number without one, and a first one whatever it takes.
+    /// The number of invocations that end before the time limit if each takes `each`. Unbounded
+    /// without a limit. One if `each` is unknown, so that the first always runs.
     fn in_time(&self, each: Option<Duration>) -> usize {
         let left = |limit: Duration| limit.saturating_sub(self.head.began.elapsed());
         match (self.limit.map(left), each) {
@@ -359,8 +360,8 @@ impl Experiment {
         }
     }
 
-    /// Invocations whose workers can all be up at the same time: of those on a GPU with room several,
-    /// else none.
+    /// The number of invocations whose workers can all be up at the same time. Zero unless they run
+    /// on a GPU with enough memory.
     fn abreast(&mut self, invocations: &[&[Block]]) -> usize {
         let mut lanes = 0;
         let mut fits = |blocks: &&&[Block]| {
@@ -372,7 +373,7 @@ impl Experiment {
         invocations.iter().take_while(&mut fits).count()
     }
 
-    /// True where the worker of a lane may prepare cases beside other processes of its own.
+    /// True if a lane's worker may prepare cases beside other processes of the same worker.
     fn may_be_beside(&mut self, lane: &Lane) -> bool {
         let arm = self.arm(lane.side);
         arm.started().has_room(&lane.worker) && !arm.session.prepares_apart(&lane.worker)
@@ -386,8 +387,7 @@ impl Experiment {
         }
     }
 
-    /// Starts the workers of blocks on a GPU before they are wanted, those of both sides at the same
-    /// time.
+    /// Starts workers of blocks on a GPU before they are needed, on both sides at the same time.
     fn start_ahead(&mut self, blocks: &[Block]) {
         let lanes = || blocks.iter().flat_map(|block| &block.lanes);
         let counts = |side| {
@@ -444,8 +444,8 @@ impl Experiment {
         Ok(())
     }
 
-    /// Writes down that these cases are to have `fresh` invocations more than every case has,
-    /// before any is measured: a stop then changes nothing about what is judged.
+    /// Records, before any is measured, that these cases need `fresh` invocations more than all
+    /// cases have. A stop then does not change what is judged.
     fn write_open(
         &self,
         files: &mut RunFiles,
@@ -473,7 +473,7 @@ impl Experiment {
             .map_err(ExperimentError::not_judged)
     }
 
-    /// Measures the pending invocations that are not there yet.
+    /// Measures the invocations that are recorded as open and still missing.
     fn measure_open(&mut self, files: &mut RunFiles) -> Result<(), ExperimentError> {
         let Some(open) = files.head.open.last().cloned() else {
             return Ok(());
@@ -483,7 +483,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// Reads back what was measured, and judges it as more may follow.
+    /// Reads the results back, and judges them as results to which more may be added.
     fn judge(&mut self, files: &RunFiles) -> Result<Evidence, ExperimentError> {
         let (run, head) = self.head.read(&files.head)?;
         if let (Some(base), Some(file)) = (&self.paired, &files.base) {
@@ -512,7 +512,7 @@ impl Experiment {
         self.base.as_ref().map(|base| &base.side)
     }
 
-    /// Judges what was measured, as nothing more follows.
+    /// Judges the final results.
     fn conclude(mut self, files: RunFiles, evidence: Evidence) -> MeasuredRun {
         let mut laps = Laps::begin();
         let judgement = judge::judge(&evidence.head, self.base_side(), &self.options);
@@ -529,8 +529,8 @@ impl Experiment {
         }
     }
 
-    /// Refuses sides that cannot be compared, before anything is measured; `places` says where
-    /// each is: `there`, `here`.
+    /// The reason for which two sides cannot be compared, checked before anything is measured.
+    /// `places` are the words for the base and the head in the message: `there`, `here`.
     fn incomparable(&self, base: &Side, places: [&str; 2]) -> Option<String> {
         let judgement = judge::judge(&self.head.unmeasured(), Some(base), &self.options);
         let [there, here] = places;
@@ -546,29 +546,30 @@ impl Experiment {
     }
 }
 
-/// Why an experiment ends without a result; what it says is the whole chain of causes.
+/// The reason for which an experiment ends without a result. Its message has the whole chain of
+/// causes.
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
     /// The request, or a file that it names, is wrong; nothing was measured.
     #[error("{0}")]
     Usage(String),
-    /// It cannot be judged.
+    /// No verdict is possible.
     #[error("{0}")]
     NotJudged(String),
-    /// One side of a comparison cannot be had.
+    /// One side of a comparison is not usable.
     #[error("{place}{error}")]
     Unusable {
-        /// Which.
+        /// The side.
         side: PairSide,
-        /// The side in words, where the error does not name it.
+        /// A prefix that names the side, if the error does not.
         place: String,
-        /// Why.
+        /// The cause.
         error: Box<ExperimentError>,
     },
 }
 
 impl ExperimentError {
-    /// The exit code of `docs/ARCHITECTURE.md`'s contract.
+    /// The exit code, as documented in `docs/ARCHITECTURE.md`.
     pub fn exit_code(&self) -> u8 {
         match self {
             ExperimentError::Usage(_) => 2,
@@ -582,12 +583,12 @@ impl ExperimentError {
         ExperimentError::Usage(chain(&error))
     }
 
-    /// Something that keeps a verdict from being reached.
+    /// An error that prevents a verdict.
     pub fn not_judged(error: impl Error) -> ExperimentError {
         ExperimentError::NotJudged(chain(&error))
     }
 
-    /// A run or a comparison whose file cannot be written on.
+    /// An error while a run or comparison writes its file.
     fn interrupted(what: &str, error: impl Error) -> ExperimentError {
         ExperimentError::NotJudged(format!(
             "the {what} stops here; its measurements are kept, and the same command resumes it: {}",
@@ -608,7 +609,7 @@ impl From<DocumentError> for ExperimentError {
     }
 }
 
-/// An error with its causes, each after a colon.
+/// An error with its causes, separated by colons.
 fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -619,11 +620,11 @@ fn chain(error: &dyn Error) -> String {
     text
 }
 
-/// Shows somebody what an experiment does.
+/// Shows the progress of an experiment.
 pub trait Listener {
-    /// Says something about the work.
+    /// Shows a message about the work.
     fn note(&self, text: &str);
 
-    /// Begins to show where a schedule is, whose invocations are in `range`.
+    /// Starts to show the progress of blocks, whose invocations are in `range`.
     fn progress(&self, blocks: &[Block], range: Range<u32>, quiet: bool) -> Box<dyn Observer>;
 }

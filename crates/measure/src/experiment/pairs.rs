@@ -1,4 +1,4 @@
-//! Two versions measured in pairs, or one against a run that is stored.
+//! Two versions measured in pairs, or one version against a stored run.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -21,24 +21,24 @@ use regatta_core::suite::{Rules, Suite};
 use regatta_judge::Options;
 use regatta_worker::case::{Case, CaseId, VariantId};
 
-/// A part of a gate that is measured in pairs.
+/// The part of a gate that is measured in pairs.
 pub(super) struct GatePart {
-    /// The suite as the base is measured.
+    /// The request for the base.
     pub(super) base_request: MeasureOptions,
     /// The cases.
     pub(super) cases: BTreeSet<CaseId>,
-    /// Cases of the whole gate, among which its error is shared.
+    /// The number of cases in the whole gate, which share its error rate.
     pub(super) of_cases: u32,
 }
 
 impl Experiment {
-    /// Makes two versions of a suite, or one beside a run that is stored, and has their workers
-    /// introduce themselves. Nothing is measured. With `demands` the head is compared with the
-    /// expectations and limits of the suite as well.
+    /// Makes two versions of a suite, or one version to compare with a stored run, and has their
+    /// workers introduce themselves. Measures nothing. With `demands`, the head is also checked
+    /// against the expectations and limits of the suite.
     ///
     /// # Errors
-    /// Whatever is wrong with a version, the suite or a worker: exit code 2, with the side that
-    /// cannot be had; sides that cannot be compared: 3.
+    /// A version, the suite or a worker is not usable: exit code 2, with the name of the side. The
+    /// sides cannot be compared: 3.
     pub fn compare(
         request: &MeasureOptions,
         base: &[Spec],
@@ -48,7 +48,7 @@ impl Experiment {
         Experiment::compare_part(request, [base, head], demands, None)
     }
 
-    /// The same, of a part of a gate alone where that is asked for.
+    /// As [`compare`](Experiment::compare), for part of a gate if `part` is given.
     pub(super) fn compare_part(
         request: &MeasureOptions,
         [base, head]: [&[Spec]; 2],
@@ -70,9 +70,8 @@ impl Experiment {
         }
     }
 
-    /// Resumes both runs, or begins both from the start. An invocation that only one side finished
-    /// is measured again in both, since it has no counterpart
-    /// it.
+    /// Opens both runs to resume them, or both to start again. An invocation that only one side
+    /// finished is measured again on both sides, because it has no counterpart.
     pub(super) fn opening_of_both(&self, base: &Arm, opening: Opening) -> Opening {
         let there = |arm: &Arm| going_on(&arm.directory, &arm.header, &opening);
         let pair = |run: &Run| {
@@ -94,7 +93,7 @@ impl Experiment {
         }
     }
 
-    /// The entries of both runs whose counterparts are there.
+    /// The entries of both runs that have a counterpart.
     fn in_both(&self, base: &Run, head: &Run) -> BTreeSet<(u32, CaseId)> {
         let (base, head) = (base.done(), head.done());
         let pairs = self.cases.iter();
@@ -116,7 +115,7 @@ impl Experiment {
     }
 }
 
-/// Leaves a suite of a comparison its policy, and what it demands where that counts.
+/// Keeps only the policy of a suite's rules, unless its `demands` count.
 fn set_rules(suite: &mut Suite, demands: bool) {
     if !demands {
         suite.rules = Rules {
@@ -126,7 +125,7 @@ fn set_rules(suite: &mut Suite, demands: bool) {
     }
 }
 
-/// The folder of both runs and of the reports.
+/// The folder of both runs and the reports.
 fn folder(request: &MeasureOptions, suite: &Suite) -> PathBuf {
     let kind = if request.structure_only {
         "compare-structure"
@@ -201,7 +200,7 @@ fn interleaved(
     }
     let base_variant = base.variant.clone();
     let folder = folder(request, &head.suite);
-    // The id that only these two runs share: the time, and the request.
+    // An id that only these two runs share, made from the time and the request.
     let specs = [base.asked.join(" "), head.asked.join(" ")].join(" | ");
     let now = now().as_nanosecond();
     let pair = format!("{now:x}-{:08x}", crc32fast::hash(specs.as_bytes()));
@@ -217,7 +216,8 @@ fn interleaved(
     };
     let mut base_processes = processes(&base, PairSide::Base, "base")?;
     let mut head_processes = processes(&head, PairSide::Head, "head")?;
-    // Both sides import their libraries at once, and make the contexts of their processes.
+    // Both sides import their libraries and create the contexts of their processes at the same
+    // time.
     base_processes.begin();
     head_processes.begin();
     let mut laps = Laps::begin();
@@ -240,7 +240,7 @@ fn interleaved(
                 built_by_head: setup.built_by_head,
                 cases: part.map(|part| part.of_cases),
             };
-            // The time of making the versions counts for the time limit.
+            // The time limit includes the time of making the versions.
             let (directory, pair) = (folder.join(name), Some((pairing, roots)));
             let wrong = unusable_worker(side, &setup);
             let times = (began, since);
@@ -248,14 +248,14 @@ fn interleaved(
         };
     let side = (PairSide::Base, base_roots);
     let mut base = start(base, base_processes, side, "base", counterparts, began)?;
-    // The time of the command until now is counted for the base.
+    // The time of the command until here counts for the base.
     base.spent.setting_up -= starting;
     base.spent.workers += starting;
     let (side, since) = ((PairSide::Head, head_roots), Instant::now());
     let head = start(head, head_processes, side, "head", None, since)?;
     let cases = side_by_side(&base.suite, base_variant.as_ref(), &head.suite);
     if cases.iter().any(|(base, _)| base.is_none()) {
-        // A worker that the base lacks reported no device.
+        // A revision without any of the workers has reported no device.
         let machine = head.header.machine.clone();
         if base.header.workers.is_empty() {
             base.header.machine = machine;
@@ -274,8 +274,8 @@ fn interleaved(
     })
 }
 
-/// Has both sides run their scripts to the end: at the same time, but for scripts on a GPU, which
-/// tune their kernels there.
+/// Has both sides run their scripts to the end, at the same time; one side after the other for
+/// scripts on a GPU, which tune their kernels there.
 fn list_both(base: &mut Setup, head: &mut Setup, filter: &[String]) -> Result<(), ExperimentError> {
     let wrong = [(PairSide::Base, &*base), (PairSide::Head, &*head)];
     let wrong = wrong.map(|(side, setup)| unusable_worker(side, setup));
@@ -300,8 +300,8 @@ fn list_both(base: &mut Setup, head: &mut Setup, filter: &[String]) -> Result<()
     Ok(())
 }
 
-/// Has both sides fork the processes of the first look, all at the same time. Where the device does
-/// not take them all, none of them is kept.
+/// Has both sides fork the processes of the first look at the same time. If the device has no room
+/// for all of them, ends all of them.
 fn start_first(mut sides: [&mut Processes; 2], count: usize) {
     let starts = sides.each_mut().map(|side| move || side.start_first(count));
     if at_once(starts.into()).contains(&false) {
@@ -309,7 +309,7 @@ fn start_first(mut sides: [&mut Processes; 2], count: usize) {
     }
 }
 
-/// The versions that a side was asked for as, with the commit of a revision.
+/// The requested versions of a side, with the commit if it is a revision.
 fn label(setup: &Setup) -> String {
     let asked = setup.asked.join(" ");
     match &setup.revision {
@@ -318,7 +318,7 @@ fn label(setup: &Setup) -> String {
     }
 }
 
-/// An error of a side, after the side's name where it has none.
+/// Puts the side's name in front of errors that do not name it.
 fn unusable_worker(
     side: PairSide,
     setup: &Setup,
@@ -352,8 +352,8 @@ fn unusable(side: PairSide) -> impl Fn(ExperimentError) -> ExperimentError {
     }
 }
 
-/// In a comparison of variants, keeps on each side its own, on the problems that the
-/// suite has of either. Returns which variant replaces which.
+/// If two variants are compared, keeps only its own variant on each side, for the problems that the
+/// suite has for either. Returns both variants, the base's first.
 fn keep_variants(
     base: &mut Setup,
     head: &mut Setup,
@@ -385,15 +385,15 @@ fn keep_variants(
     Ok((was != is).then_some((was, is)))
 }
 
-/// The error of a side that is a variant where the other is not.
+/// The error if a variant is compared with something that is not one.
 fn one_sided(variant: &VariantId) -> ExperimentError {
     ExperimentError::Usage(format!(
         "{variant} is a variant: name the one it is compared with on the other side too"
     ))
 }
 
-/// The cases of both sides, each beside the other: they are the same but for their variants. A case
-/// that a revision lacks has none beside it.
+/// Pairs the cases of both sides, which differ only in their variants. A case that a revision lacks
+/// has no counterpart.
 fn side_by_side(base: &Suite, variant: Option<&VariantId>, head: &Suite) -> Vec<CasePair> {
     let mut cases = head.cases.clone();
     in_order(head, &mut cases);

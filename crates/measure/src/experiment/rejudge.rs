@@ -1,4 +1,4 @@
-//! Judges a stored run as the command that measured it did: with the base and the pairs it had.
+//! Judges a stored run again with the base and the pairs that it had when it was measured.
 
 use std::path::{Path, PathBuf};
 use std::slice;
@@ -11,11 +11,11 @@ use regatta_core::record::{BaseId, Side, in_turn};
 use regatta_judge::judgement::Judgement;
 use regatta_judge::{self as judge, Options};
 
-/// A run with its judgement.
+/// A stored run with its judgement.
 pub struct Rejudged {
     /// The run that is judged.
     pub head: StoredRun,
-    /// The base that it is compared with.
+    /// The base of the comparison.
     pub base: Option<Side>,
     /// The judgement.
     pub judgement: Judgement,
@@ -32,17 +32,17 @@ impl Rejudged {
     }
 }
 
-/// The head's run in the folder of a comparison; `None` of any other name.
+/// The head's run file if `name` is the folder of a comparison.
 pub fn head_of_comparison(name: &str) -> Option<PathBuf> {
     let folder = Path::new(name);
     let head = folder.join("head").join(RUN_FILE);
     (!folder.join(RUN_FILE).exists() && head.is_file()).then_some(head)
 }
 
-/// Judges a run, of a gate or a comparison too, as it was judged when it was measured.
+/// Judges a run again, including runs of a gate or a comparison.
 ///
 /// # Errors
-/// When its base cannot be read or changed since: exit code 2.
+/// The run's base cannot be read, or has changed since: exit code 2.
 pub fn rejudge(mut head: StoredRun, store: &Store) -> Result<Rejudged, ExperimentError> {
     let folder = head.path.parent().unwrap_or(Path::new(".")).to_owned();
     let name = folder.display().to_string();
@@ -88,13 +88,13 @@ pub fn rejudge(mut head: StoredRun, store: &Store) -> Result<Rejudged, Experimen
     Ok(rejudged)
 }
 
-/// The run that `compare --base run:NAME` was against; `None` where it changed since.
+/// The run that `compare --base run:NAME` used as its base; `None` if it has changed since.
 fn stored_run(id: &BaseId, store: &Store) -> Result<Option<Side>, ExperimentError> {
     let stored = find(slice::from_ref(&id.name), store, None)?;
     Ok((stored.checksum() == id.sum).then_some(stored.side))
 }
 
-/// The judgement of the pairs that a gate measured; `None` where it measured none.
+/// The judgement of the pairs that a gate measured; `None` if it measured none.
 fn pairs_of(folder: &Path, head: &Side) -> Result<Option<Judgement>, ExperimentError> {
     let [base_folder, head_folder] = ["base", "head"].map(|side| folder.join("pairs").join(side));
     let path = head_folder.join(RUN_FILE);
@@ -102,7 +102,7 @@ fn pairs_of(folder: &Path, head: &Side) -> Result<Option<Judgement>, ExperimentE
         return Ok(None);
     }
     let mut pairs = read(&path, "")?.side;
-    // An earlier gate may have left its pairs.
+    // An earlier gate may have left these pairs.
     if pairs.header.started < head.header.started {
         return Ok(None);
     }
@@ -111,7 +111,7 @@ fn pairs_of(folder: &Path, head: &Side) -> Result<Option<Judgement>, ExperimentE
     Ok(base.map(|base| judge::judge(&pairs, Some(&base), &Options::COMPARISON)))
 }
 
-/// The base that was measured in pairs with a head.
+/// The base that was measured in pairs with `head`.
 fn beside(folder: &Path, head: &Side) -> Result<Option<Side>, ExperimentError> {
     let path = folder.join(RUN_FILE);
     if !path.is_file() {
@@ -123,7 +123,7 @@ fn beside(folder: &Path, head: &Side) -> Result<Option<Side>, ExperimentError> {
     Ok(paired.then(|| base.as_base_of(&head.header)))
 }
 
-/// The versions that a side was asked for as.
+/// The requested versions of a side.
 fn label(side: &Side) -> Option<String> {
     Some(side.header.pairing.as_ref()?.version.join(" "))
 }

@@ -15,47 +15,47 @@ use regatta_core::suite::{Metric, Origin};
 use regatta_worker::case::{ParamValue, ParseError, parameter_name};
 use regatta_worker::units::Share;
 
-/// The folder of baselines where no other is named.
+/// The default folder of baselines.
 pub const BASELINES: &str = "baselines";
 
-/// The suite to measure, and how.
+/// The suite to measure, and the options for measuring it.
 #[derive(Clone)]
 pub struct MeasureOptions {
-    /// A built-in suite's name, or a suite file.
+    /// The name of a built-in suite, or a suite file.
     pub suite: String,
-    /// Patterns of case ids; empty: all.
+    /// Patterns of case ids. If empty, all cases run.
     pub filter: Vec<String>,
-    /// Other values of parameters and settings.
+    /// New values of parameters and settings.
     pub set: Vec<String>,
-    /// Environment of workers that name none.
+    /// The environment of workers that name none.
     pub environment: Option<String>,
-    /// Starts of each worker, in place of the suite's number.
+    /// The number of starts of each worker, in place of the suite's.
     pub invocations: Option<u32>,
-    /// True where nothing is timed.
+    /// True if nothing is timed.
     pub structure_only: bool,
     /// The smallest change of the device time that counts, in place of the suite's.
     pub threshold: Option<Share>,
-    /// Nothing more is measured that would end later than this after the start.
+    /// Nothing is measured that would end later than this after the start.
     pub limit: Option<Duration>,
-    /// The metrics of which one is measured until it is decided, whatever the others and the
-    /// structure say: see [`regatta_judge::next`]. Empty: all.
+    /// Metrics that decide how long to measure: until one of them is decided, regardless of other
+    /// metrics and the structure (see [`regatta_judge::next`]). If empty, all.
     pub deciding: Vec<Metric>,
-    /// The folder of the run and its reports, if it is not the suite's folder.
+    /// The folder of the run and its reports, in place of the suite's.
     pub out: Option<PathBuf>,
     /// True to begin the run from the start, even if there is one to resume.
     pub fresh: bool,
-    /// True where nothing is said but what went wrong.
+    /// True to report errors only.
     pub quiet: bool,
     /// The folder of baselines.
     pub baselines: PathBuf,
-    /// Who shows what is done.
+    /// Shows the progress.
     pub listener: Rc<dyn Listener>,
-    /// Owns the processes that outlive an answer of a watch.
+    /// Owns the processes that a watch keeps between runs.
     pub pool: Pool,
 }
 
 impl MeasureOptions {
-    /// The arguments that choose what is measured, beside a filter, without secrets.
+    /// The arguments that choose what is measured, without filters and secrets.
     pub fn arguments(&self) -> Vec<String> {
         let suite = match Script::parse(&self.suite) {
             Some(Ok(script)) => {
@@ -65,7 +65,7 @@ impl MeasureOptions {
             _ => self.suite.clone(),
         };
         let mut words = vec![suite];
-        // Settings are in the run by themselves.
+        // The run stores settings separately.
         for change in self.set.iter().filter(|change| change.contains('/')) {
             words.extend(["--set".to_owned(), change.clone()]);
         }
@@ -81,10 +81,10 @@ impl MeasureOptions {
         words
     }
 
-    /// Reads the suite, as it is asked for.
+    /// Reads the suite, and applies the options.
     ///
     /// # Errors
-    /// Whatever is wrong with either: exit code 2.
+    /// The suite or an option is wrong: exit code 2.
     pub fn load(&self) -> Result<Suite, ExperimentError> {
         let mut suite = self.load_from(&self.suite, Path::new(""))?;
         if let Some(invocations) = self.invocations {
@@ -105,22 +105,22 @@ impl MeasureOptions {
         Ok(suite)
     }
 
-    /// The suite as a checkout of another revision has it, with the parameters that are asked for
-    /// and without what the command line demands.
+    /// The suite as another revision's checkout has it, with the requested parameters but without
+    /// other options of the command line, such as a threshold.
     ///
     /// # Errors
-    /// Whatever is wrong with it there.
+    /// The suite is wrong there.
     pub(super) fn load_in(&self, checkout: &Path) -> Result<Suite, ExperimentError> {
         let file = self.file_in(checkout);
         let is_script = Script::parse(&self.suite).is_some();
-        // A script's own path is from the folder that it is started in.
+        // A script's path is relative to the folder in which it is started.
         let name = match file.filter(|_| !is_script) {
             Some(file) => file.to_string_lossy().into_owned(),
             None => self.suite.clone(),
         };
         let mut suite = self.load_from(&name, checkout)?;
         suite.keep(&self.filter);
-        // The workers are started in the checkout.
+        // The workers start in the checkout.
         for worker in suite.workers.values_mut() {
             if let OwnWorker::Cuda(path)
             | OwnWorker::Script(Script { file: path, .. })
@@ -147,7 +147,7 @@ impl MeasureOptions {
         (!is_built_in).then(|| checkout.join(from_here(file)))
     }
 
-    /// A suite and the settings of its checkout, with the parameters that are asked for.
+    /// Reads a suite and its checkout's settings, and applies the requested parameters.
     fn load_from(&self, name: &str, checkout: &Path) -> Result<Suite, ExperimentError> {
         let mut suite = suite::load_in(name, checkout)?;
         suite::configure(&mut suite, &checkout.join("regatta.toml"))?;
@@ -167,14 +167,14 @@ impl MeasureOptions {
     }
 }
 
-/// A path as it is from the folder that regatta was started in.
+/// Makes a path relative to the current folder.
 fn from_here(file: &Path) -> &Path {
     let here = std::env::current_dir().unwrap_or_default();
     let below = file.strip_prefix(&here).unwrap_or(file);
     below.strip_prefix("./").unwrap_or(below)
 }
 
-/// Why a filter leaves nothing to measure, with the nearest variant or case.
+/// The message for a filter that leaves no case, with the most similar variant or case.
 pub fn no_case_left(filter: &[String], suite: &str, ids: &[String]) -> String {
     let variants = ids.iter().filter_map(|id| id.split(':').next());
     let known: Vec<&str> = variants.chain(ids.iter().map(String::as_str)).collect();
@@ -192,7 +192,7 @@ pub fn no_case_left(filter: &[String], suite: &str, ids: &[String]) -> String {
     )
 }
 
-/// `peak=true`: changes how is measured, and says whether the text names such a setting.
+/// Applies a setting of the measurement such as `peak=true`. Returns false if `text` names none.
 fn set_switch(suite: &mut Suite, text: &str) -> Result<bool, ExperimentError> {
     let (name, value) = text.split_once('=').unwrap_or((text, ""));
     let switch = match name {
@@ -214,7 +214,7 @@ fn set_switch(suite: &mut Suite, text: &str) -> Result<bool, ExperimentError> {
     Ok(true)
 }
 
-/// `cpu/split-key.num_splits_key=1`
+/// Parses an override such as `cpu/split-key.num_splits_key=1`.
 pub(super) fn parse_override(text: &str, suite: &Suite) -> Result<Override, ExperimentError> {
     let about = format!("--set {text}");
     let wrong = || {
@@ -245,8 +245,7 @@ pub(super) fn parse_override(text: &str, suite: &Suite) -> Result<Override, Expe
     let change = Override {
         variant,
         parameter: parameter.to_owned(),
-        // An explicit value of a case stays explicit: it is the automatic choice
-        // that a caller's bug replaces.
+        // Explicit values of a case stay, because a caller's bug replaces the automatic choice.
         from: Some(ParamValue::auto()),
         to,
         origin: Origin(about),

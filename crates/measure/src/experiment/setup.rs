@@ -1,5 +1,5 @@
-//! From what a command line calls a version to what is measured: the suite, an environment
-//! that is made, a revision that is built.
+//! Turns the version specs of a command line into a setup that can be measured: a suite, an
+//! environment, a revision that is built.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -31,45 +31,45 @@ use regatta_worker::operator::{Operator, Operators};
 /// One side of a measurement: a suite, and the code of its workers.
 #[derive(Debug, Default)]
 pub struct Setup {
-    /// As it was asked for.
+    /// The specs that were requested.
     pub asked: Vec<String>,
-    /// The suite as it is measured there.
+    /// The suite, as measured on this side.
     pub suite: Suite,
-    /// Environment of workers that name none.
+    /// The environment of workers that name none.
     pub environment: Option<String>,
-    /// The revision that workers are of, where that is not this checkout.
+    /// The revision of the workers' code, if it is not this checkout.
     pub revision: Option<Worktree>,
-    /// The variant, where one is compared with another.
+    /// The variant, if two variants are compared.
     pub variant: Option<VariantId>,
-    /// True where the suite is read from the revision.
+    /// True if the suite is read from the revision.
     own_suite: bool,
-    /// True where a suite that the head alone has makes its cases new.
+    /// True in a gate, where cases count as new if only the head has their suite.
     gates: bool,
-    /// The settings that the revision's suite declares, and why that could not be read; both
-    /// absent where the suite is the checkout's.
+    /// The settings in the revision's own suite, and the error if it cannot be read. Both are
+    /// `None` if the checkout's suite is used.
     pub declared: (Option<Settings>, Option<String>),
-    /// True where the revision's suite has no `[build]`, and the checkout's built it.
+    /// True if the revision's suite has no `[build]` and the checkout's was used.
     pub built_by_head: bool,
-    /// The operators that the revision's suite declares, where it has one of its own.
+    /// The operators in the revision's own suite, if it has one.
     pub operators: Option<Operators>,
-    /// Cases that the revision's suite has and the other side's does not.
+    /// Cases that only the revision's suite has.
     pub left_out: Vec<CaseId>,
-    /// Cases of a suite that the revision does not have yet, with the reason.
+    /// Cases that the revision does not have yet, each with the reason.
     pub lacking: BTreeMap<CaseId, String>,
-    /// The hellos of the workers of the suite's scripts when their calls were listed.
+    /// Results of listing the calls of the suite's scripts.
     pub listed: ListedWorkers,
-    /// Why a revision has none of its scripts.
+    /// The reason for which a revision has none of the scripts.
     scripts_absent: Option<String>,
-    /// Why it has none if it makes none of the head's calls: its script, of another name, has little
-    /// in common with the head's.
+    /// The reason for which a revision has none of the scripts if it makes none of the head's
+    /// calls: its script has another name and little in common with the head's.
     perhaps_absent: Option<String>,
 }
 
 impl Setup {
-    /// The suite as it stands, in this checkout.
+    /// The suite in this checkout, with its current code.
     ///
     /// # Errors
-    /// Whatever is wrong with the suite or the command line: exit code 2.
+    /// The suite or the command line is wrong: exit code 2.
     pub fn here(request: &MeasureOptions) -> Result<Setup, ExperimentError> {
         Ok(Setup {
             asked: vec![Spec::Here.to_string()],
@@ -82,7 +82,7 @@ impl Setup {
     /// Starts the scripts of the suite, each up to its first call.
     ///
     /// # Errors
-    /// A script that does not run: exit code 2.
+    /// A script does not run: exit code 2.
     pub(super) fn start_scripts(&self) -> Result<Option<Started>, ExperimentError> {
         if self.scripts_absent.is_some() {
             return Ok(None);
@@ -94,10 +94,10 @@ impl Setup {
         }
     }
 
-    /// Runs them to their ends: their calls are cases, of which a filter leaves some.
+    /// Runs the started scripts to their ends, and adds their calls that match `filter` as cases.
     ///
     /// # Errors
-    /// A script that ends by an exception, or a filter that leaves no case: exit code 2.
+    /// A script ends with an exception, or the filter leaves no case: exit code 2.
     pub(super) fn list(
         &mut self,
         started: Option<Started>,
@@ -120,16 +120,16 @@ impl Setup {
         Ok(())
     }
 
-    /// Both, for a side that is alone.
+    /// Starts the scripts and lists their calls, for a single side.
     ///
     /// # Errors
-    /// As these.
+    /// As [`start_scripts`](Setup::start_scripts) and [`list`](Setup::list).
     pub(super) fn list_alone(&mut self, filter: &[String]) -> Result<(), ExperimentError> {
         let started = self.start_scripts()?;
         self.list(started, filter)
     }
 
-    /// Workers as they are started in this side's checkout.
+    /// Sets workers up to start in this side's checkout.
     pub(super) fn in_checkout(&self, processes: Processes) -> Result<Processes, ExperimentError> {
         let Some(worktree) = &self.revision else {
             return Ok(processes);
@@ -146,11 +146,11 @@ impl Setup {
         })
     }
 
-    /// Leaves the base of a comparison of scripts the calls that both sides make: what the head
-    /// alone has is new, and what the base alone has is left out.
+    /// Keeps in the base of a comparison of scripts only the calls that both sides make. Calls that
+    /// only the head makes are new; those that only the base makes are left out.
     ///
     /// # Errors
-    /// Calls that both make, in another order: exit code 2.
+    /// Both sides make the same calls in different order: exit code 2.
     pub(super) fn share_calls(&mut self, head: &Suite) -> Result<(), ExperimentError> {
         if head.scripts.is_empty() {
             return Ok(());
@@ -168,7 +168,7 @@ impl Setup {
         let own = self.suite.listed.keys();
         let own = own.filter(|id| !head.listed.contains_key(id));
         self.left_out.extend(own.cloned());
-        // A base of its own suite has them already.
+        // A base with its own suite may have added the same ones.
         self.left_out.sort();
         self.left_out.dedup();
         let absent = self.scripts_absent.as_deref();
@@ -189,17 +189,17 @@ impl Setup {
         revision.map_or(".".into(), |worktree| worktree.directory.clone())
     }
 
-    /// Applies version specs to the suite of a request. What has to be made is made:
-    /// environments, worktrees and what is built in them.
+    /// Applies version specs to the suite of a request. Makes environments and worktrees, and
+    /// builds revisions, as needed.
     ///
     /// # Errors
-    /// Whatever cannot be had, or changes nothing: exit code 2.
+    /// A version is not available, or changes nothing: exit code 2.
     pub fn make(specs: &[Spec], args: &MeasureOptions) -> Result<Setup, ExperimentError> {
         Setup::here(args)?.with(specs, args)
     }
 
-    /// The base of a comparison: of a revision its suite, too, is that revision's. In a gate, the
-    /// cases of a suite that the revision does not have yet are new.
+    /// The base of a comparison. A revision also uses its own suite. In a gate (`gates`), cases are
+    /// new if the revision does not have their suite yet.
     ///
     /// # Errors
     /// As [`make`](Setup::make).
@@ -225,7 +225,8 @@ impl Setup {
                  pypi:jax==0.5.0,jaxlib==0.5.0"
             )));
         }
-        // The suite is the revision's before anything else changes it.
+        // Revisions come first, because their suite replaces the checkout's before other specs
+        // change it.
         let is_revision = |spec: &&Spec| matches!(spec, Spec::Revision(_));
         let (revisions, others): (Vec<_>, Vec<_>) = specs.iter().partition(is_revision);
         for spec in revisions.into_iter().chain(others) {
@@ -387,7 +388,7 @@ impl Setup {
         Ok(())
     }
 
-    /// The suite by which a revision is built and measured, read in its worktree.
+    /// The suite with which a revision is built and measured, read in its worktree.
     fn suite_of(&self, worktree: &Path, args: &MeasureOptions) -> RevisionSuite {
         if !self.own_suite {
             return RevisionSuite::Checkout;
@@ -397,7 +398,7 @@ impl Setup {
         let lacking = args.file_in(worktree).filter(|file| !file.exists());
         let script = Script::parse(&args.suite).and_then(Result::ok);
         let renamed = lacking.as_ref().and_then(|_| Renamed::find(worktree, &own));
-        // A script's calls show which one it was; a suite has no such sign.
+        // A renamed script shows by its calls whether it is the right one; a suite does not.
         let renamed = renamed.filter(|renamed| script.is_some() || renamed.is_sure());
         let (mut old, mut absent) = (None, None);
         if let Some(file) = &lacking {
@@ -430,7 +431,7 @@ impl Setup {
         match old.as_ref().unwrap_or(args).load_in(worktree) {
             Ok(mut suite) => {
                 suite.name.clone_from(&self.suite.name);
-                // A script that was renamed makes the same calls.
+                // The calls of a renamed script belong to the script's new name.
                 if script.is_some()
                     && let Some(is) = self.suite.scripts.first()
                     && let Some(was) = suite.scripts.pop_first()
@@ -443,7 +444,8 @@ impl Setup {
                 }
                 let built_by_head = suite.build.is_none() && self.suite.build.is_some();
                 suite.build = suite.build.or_else(|| self.suite.build.clone());
-                // Scripts are listed in them: a revision may be older than its `regatta.toml`.
+                // A revision may be older than its `regatta.toml`, but listing its scripts needs
+                // environments.
                 for (name, environment) in &self.suite.environments {
                     let own = suite.environments.entry(name.clone());
                     own.or_insert_with(|| environment.clone());
@@ -461,8 +463,8 @@ impl Setup {
         }
     }
 
-    /// Has a base whose suite is its own measured as the head is: the head's cases, as often and
-    /// in the same way, by the base's workers with the base's parameters.
+    /// Has a base with its own suite measured in the same way as the head: the head's cases and
+    /// settings, with the base's workers and parameters.
     pub(super) fn measure_as(&mut self, head: &Suite) {
         if self.declared.0.is_none() {
             return;
@@ -474,7 +476,7 @@ impl Setup {
         suite.cases.clone_from(&head.cases);
         suite.settings.clone_from(&head.settings);
         suite.counts.clone_from(&head.counts);
-        // Both sides have the same inputs; each has its own reference.
+        // Both sides have the same inputs, but each has its own reference.
         let mut own = suite.operators.clone();
         for operator in own.values_mut() {
             let folder = self
@@ -488,7 +490,7 @@ impl Setup {
         }
         self.operators = Some(own);
         for (name, operator) in &head.operators {
-            // A reference that knows no gradients cannot check them.
+            // A reference without gradients cannot check them.
             let own = suite.operators.get(name);
             let own = own.filter(|own| own.gradients == operator.gradients);
             let operator = Operator {
@@ -509,8 +511,8 @@ impl Setup {
 }
 
 impl Setup {
-    /// Leaves out references whose file the revision does not have: the base is then compared with
-    /// nothing, and the head with its own.
+    /// Removes references whose file the revision does not have. The base's results are then not
+    /// checked; the head's are still checked with its own reference.
     pub(super) fn keep_references(&mut self) {
         let Some(worktree) = &self.revision else {
             return;
@@ -528,7 +530,7 @@ impl Setup {
     }
 }
 
-/// The requirements of a lock: those of a suite's environment, each pinned.
+/// The pinned requirements in a lock file.
 fn lock_file(path: &Path) -> Result<Vec<String>, String> {
     let lines = pinned_file(path).map_err(|error| error.to_string())?;
     if lines.is_empty() {
@@ -538,28 +540,28 @@ fn lock_file(path: &Path) -> Result<Vec<String>, String> {
     }
 }
 
-/// The suite by which a revision is built and measured.
+/// The suite with which a revision is built and measured.
 enum RevisionSuite {
-    /// That of the checkout.
+    /// The checkout's suite.
     Checkout,
-    /// That of the revision; with the checkout's `[build]` where it has none.
+    /// The revision's suite, with the checkout's `[build]` if it has none.
     Own {
         suite: Box<Suite>,
         built_by_head: bool,
         perhaps_absent: Option<String>,
     },
-    /// None: the revision does not have this script.
+    /// The revision does not have this script.
     NoScript(String),
-    /// That of the revision, which has it at this path, where regatta does not run.
+    /// The revision has the suite at this path, outside of the folder in which regatta runs.
     Outside(String),
-    /// That of the checkout, since the revision's cannot be read, with the reason.
+    /// The checkout's suite, because the revision's cannot be read; with the reason.
     Unread(String),
-    /// None: in a gate the cases of a suite that git tracks in the checkout, and that the revision
-    /// does not have yet, are new. With the reason.
+    /// In a gate, the revision does not have this suite yet, although git tracks it in the
+    /// checkout. Its cases are new; with the reason.
     New(String),
 }
 
-/// The build of a revision by its suite; without a `[build]` it is as it was checked out.
+/// Builds a revision with its suite's `[build]`. Without one, the checkout is used as it is.
 struct RevisionSuiteBuild<'a> {
     side: &'a Setup,
     revision: &'a str,
@@ -579,7 +581,7 @@ impl RevisionSuiteBuild<'_> {
 impl RevisionBuild for RevisionSuiteBuild<'_> {
     fn built(&self, place: &Place) -> Option<(Option<Built>, BTreeMap<PathBuf, String>)> {
         let Some(build) = &self.build_in(place) else {
-            // Another suite may have built it; what that changed is not undone for this one.
+            // Another suite may have built it; its changes are not undone for this one.
             return Some((None, building::noted_changes(&place.note)));
         };
         let built = building::noted(&place.note, build, &place.directory)?;
@@ -603,16 +605,16 @@ impl RevisionBuild for RevisionSuiteBuild<'_> {
         let failed = |error: &dyn std::error::Error| {
             SetupError(format!("{}: {}", build.origin, chain(error)))
         };
-        // The worktree is built from when the note is there again.
+        // The note marks the worktree as built, so it is removed first and written last.
         removed(note).map_err(|error| failed(&error))?;
-        // A log next to the worktree: the error quotes it, and names its file.
+        // The log is beside the worktree: the error quotes it and names its file.
         let log = place.log();
         let built = building::build(build, folder, Some(&log)).map_err(|error| failed(&error))?;
         building::note(note, build, folder, Some(built), changes()).map_err(|error| failed(&error))
     }
 }
 
-/// Makes an environment that is not there yet.
+/// Makes an environment if it does not exist yet.
 fn make_environment(
     suite: &Suite,
     name: &str,

@@ -1,4 +1,4 @@
-//! Finds what a command line means by a run: a file, a folder, or a baseline's name.
+//! Finds the run that a command line names: a file, a folder, or a baseline's name.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -17,33 +17,33 @@ use regatta_core::record::{BaseId, RecordError, Run, RunHeader, Side, check_kind
 
 /// The base that a run is compared with.
 pub struct StoredBase {
-    /// Which, as the run's file names it.
+    /// The id that run files have for it.
     pub id: BaseId,
-    /// The results that it holds.
+    /// The results of the base.
     pub side: Side,
 }
 
 /// A stored run or baseline.
 pub struct StoredRun {
-    /// The results that are judged.
+    /// The results of the run.
     pub side: Side,
-    /// The run without its entries, which stay in its file.
+    /// The run without its entries, which stay in the file.
     pub run: Run,
     /// True for a baseline.
     pub is_baseline: bool,
-    /// The file where it was found; for a run in shards the folder of its shards.
+    /// The path by which it was found; for a run in shards, the folder of the shards.
     pub path: PathBuf,
     /// The file of the run, or those of its shards.
     pub files: Vec<PathBuf>,
 }
 
 impl StoredRun {
-    /// The files of the run's entries; none of a baseline, which keeps medians alone.
+    /// The files with entries. Empty for a baseline, which keeps medians only.
     pub fn entries(&self) -> &[PathBuf] {
         if self.is_baseline { &[] } else { &self.files }
     }
 
-    /// Checksum of its files.
+    /// The checksum of its files.
     pub fn checksum(&self) -> String {
         let sums: Vec<String> = self.files.iter().map(|file| checksum(file)).collect();
         match sums.as_slice() {
@@ -52,20 +52,20 @@ impl StoredRun {
         }
     }
 
-    /// True for the same run, by whatever path.
+    /// True if `other` is the same run, even by another path.
     pub fn is(&self, other: &StoredRun) -> bool {
         let real = |file: &PathBuf| fs::canonicalize(file).ok();
         self.files.iter().map(real).eq(other.files.iter().map(real))
     }
 }
 
-/// Finds and reads runs, each the file of a run or a baseline, a report folder, a folder of shards'
-/// folders, or a baseline's name, which is that of `machine` where there are several. Those that
-/// are shards are one.
+/// Finds and reads runs. A name is the file of a run or baseline, a report folder, a folder that
+/// contains the shards' folders, or a baseline's name; if a baseline has several machines, the one
+/// of `machine` is read. All shards together are one run.
 ///
 /// # Errors
-/// When it is missing or cannot be read: exit code 2; when some shards are missing, or do
-/// not belong together: 3.
+/// A run is missing or cannot be read: exit code 2. Shards are missing or do not belong together:
+/// 3.
 pub fn find_all(
     names: &[String],
     store: &Store,
@@ -84,10 +84,10 @@ pub fn find_all(
     Ok(found)
 }
 
-/// Finds and reads one run that several names stand for, as the shards of one do.
+/// Finds and reads a single run, which may have several names if it is in shards.
 ///
 /// # Errors
-/// When they are several runs: exit code 2; and as [`find_all`].
+/// The names are several runs: exit code 2. Also those of [`find_all`].
 pub fn find(
     names: &[String],
     store: &Store,
@@ -103,7 +103,7 @@ pub fn find(
     }
 }
 
-/// The runs of shards that a name leads to; none where it leads to something else.
+/// The run files of the shards that a name refers to; empty if it refers to something else.
 fn shards(what: &str) -> Result<Vec<PathBuf>, ExperimentError> {
     let path = Path::new(what);
     let (own, within) = if path.is_dir() {
@@ -126,7 +126,7 @@ fn shards(what: &str) -> Result<Vec<PathBuf>, ExperimentError> {
     }
 }
 
-/// Reads shards as the run that they make.
+/// Reads shards as one run.
 fn together(files: Vec<PathBuf>) -> Result<StoredRun, ExperimentError> {
     let folder = files[0].parent().and_then(Path::parent);
     let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
@@ -145,7 +145,7 @@ fn together(files: Vec<PathBuf>) -> Result<StoredRun, ExperimentError> {
     })
 }
 
-/// The folders with a run in a folder, in their order.
+/// The folders inside `folder` that have a run, in order.
 pub fn runs_within(folder: &Path) -> Vec<String> {
     let with_run = input::paths_in(folder, |folder| folder.join(RUN_FILE).is_file());
     let names = with_run.iter().map(|path| path.display().to_string());
@@ -184,7 +184,7 @@ fn find_alone(
     if path.is_file() {
         return read(path, what);
     }
-    // A text that is not a valid name cannot be a baseline.
+    // An invalid name cannot be a baseline.
     let files = store.files(what).unwrap_or_default();
     let own = |path: &&PathBuf| machine.is_some() && path.file_stem() == machine.map(OsStr::new);
     match (files.iter().find(own), files.as_slice()) {
@@ -209,11 +209,11 @@ pub fn checksums(store: &Store) -> BTreeMap<PathBuf, String> {
     files.map(|file| (file.clone(), checksum(&file))).collect()
 }
 
-/// The part of a baseline that a run with this header is compared with: the one of its machine, or
-/// else of another, so that the differences can be reported; `None` if the baseline has no parts.
+/// The part of a baseline to compare with a run that has this header: the part of its machine, or
+/// else another one, so that the differences can be reported. `None` if the baseline has no parts.
 ///
 /// # Errors
-/// When it cannot be read, or a part of it: exit code 2.
+/// The baseline or a part of it cannot be read: exit code 2.
 pub fn baseline_of(
     store: &Store,
     name: &str,
@@ -242,10 +242,10 @@ pub fn baseline_of(
     Ok(Some(StoredBase { id, side }))
 }
 
-/// Reads a file that holds a run or a baseline.
+/// Reads the file of a run or a baseline.
 ///
 /// # Errors
-/// When it is absent, or its first line cannot be read: exit code 2.
+/// It does not exist, or its first line cannot be read: exit code 2.
 pub fn read(path: &Path, label: &str) -> Result<StoredRun, ExperimentError> {
     check_kind(path, &["run", "baseline"]).map_err(ExperimentError::usage)?;
     let stored = |run, side, is_baseline| StoredRun {

@@ -1,4 +1,4 @@
-//! MachineCounters from texts as Linux writes them.
+//! Machine counters parsed from texts as Linux writes them.
 
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader};
@@ -49,7 +49,7 @@ fn what_linux_says_is_read_or_unknown() {
     }
 }
 
-/// A machine of two cores after so many seconds.
+/// A machine of two cores, `seconds` after its start.
 fn after(seconds: f64, busy: f64, own: f64) -> MachineCounters {
     let time = |seconds: f64| Nanoseconds(seconds * 1e9);
     MachineCounters {
@@ -68,7 +68,7 @@ fn after(seconds: f64, busy: f64, own: f64) -> MachineCounters {
 fn foreign_is_what_the_cores_did_less_what_was_ours() {
     let (before, began) = (after(10.0, 100.0, 50.0), after(11.0, 102.0, 51.0));
     let mut now = after(12.0, 104.0, 52.0);
-    // A thread that is new waited since it began.
+    // A new thread waited since it started.
     now.waited_ns = Some(BTreeMap::from([(7, 11.5e9), (8, 0.25e9)]));
     let load = load_between(&before, &began, &now);
     let close = |a: Option<f64>, b: f64| a.is_some_and(|a| (a - b).abs() < 1e-9);
@@ -76,10 +76,10 @@ fn foreign_is_what_the_cores_did_less_what_was_ours() {
     for (load, expected) in [(load.foreign, 1.0), (load.steal, 0.1), (load.waited, 0.75)] {
         assert!(close(load, expected), "{load:?} {expected}");
     }
-    // Rounding of ticks may leave less than nothing.
+    // Rounding to ticks may give a negative load.
     let load = load_between(&before, &began, &after(12.0, 100.0, 52.0));
     assert_eq!(load.foreign, Some(0.0));
-    // A process that none waited for took its time with it.
+    // A process that its parent did not wait for took its time with it.
     let load = load_between(&before, &began, &after(12.0, 104.0, 49.0));
     assert_eq!(load.foreign, None);
 }
@@ -131,11 +131,11 @@ fn the_time_of_a_process_that_ended_is_in_that_of_the_one_that_waited_for_it() {
 
 const MS: f64 = 1e6;
 
-/// Two cores, of which the worker has one, and others as many as `others` says of a
-/// millisecond. The worker's thread waits while they have more than one.
+/// Two cores. The worker uses one of them, and other programs as many as `others` returns for each
+/// millisecond. The worker's thread waits while they use more than one.
 struct Fake {
     now: f64,
-    /// When it is looked at; then, wherever it rested to.
+    /// The times of readings. Afterwards the clock advances only by `rest`.
     times: VecDeque<f64>,
     others: fn(f64) -> f64,
     rests: Rc<RefCell<Vec<Duration>>>,
@@ -165,7 +165,7 @@ impl Watch for Fake {
     }
 }
 
-/// A machine that is looked at at these times, in ms, and how long it rests.
+/// A machine that is read at `times`, in ms, and the rests that are taken.
 fn watched(times: &[f64], others: fn(f64) -> f64) -> (LoadLog, Rc<RefCell<Vec<Duration>>>) {
     let rests = Rc::default();
     let fake = Fake {
@@ -177,8 +177,8 @@ fn watched(times: &[f64], others: fn(f64) -> f64) -> (LoadLog, Rc<RefCell<Vec<Du
     (LoadLog::new(Some(Box::new(fake))), rests)
 }
 
-/// The load reported for the time between the last two of these looks, in milliseconds, and the
-/// rests that were taken for it.
+/// The load reported for the time between the last two of `times`, in milliseconds, and the rests
+/// taken for it.
 fn between(times: &[f64], others: fn(f64) -> f64) -> (MachineLoad, Vec<Duration>) {
     let (mut load, rests) = watched(times, others);
     let mut began = None;
@@ -197,10 +197,10 @@ fn is_near(found: Option<f64>, wanted: f64) -> bool {
 fn short_samples_are_looked_at_with_the_time_before_them() {
     let busy = |at: f64| if at >= 1300.0 { 1.5 } else { 0.0 };
     let (load, rests) = between(&[0.0, 600.0, 1200.0, 1300.0, 1310.0], busy);
-    // Since 600: 1200 is too short before the end.
+    // Since 600, because 1200 is too close to the end.
     assert_eq!(load.window_ns, Nanoseconds(710.0 * MS));
     assert!(is_near(load.foreign, 15.0 / 710.0), "{load:?}");
-    // The waits are of the samples alone.
+    // Waits count during the samples only.
     assert!(is_near(load.waited, 1.0), "{load:?}");
     assert_eq!(rests, []);
 
@@ -229,7 +229,7 @@ fn a_first_call_is_disturbed_by_what_ran_beside_it() {
     assert!(disturbed(&[1000.0, 2000.0], "cpu"));
     assert!(!disturbed(&[0.0, 900.0], "cpu"));
     assert!(!disturbed(&[1000.0, 2000.0], "cuda"));
-    // Too short to tell, and none waits for it.
+    // Too short to measure, and this does not wait.
     assert!(!disturbed(&[1000.0, 1100.0], "cpu"));
 }
 

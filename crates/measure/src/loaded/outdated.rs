@@ -10,11 +10,11 @@ use crate::files::is_compiled;
 use crate::git;
 
 impl Roots {
-    /// The newest library or program of this checkout that was loaded, and a source that the other
-    /// side has otherwise and that was edited after it was compiled.
+    /// The newest loaded library or program of this checkout, and a source that differs on the
+    /// other side and was edited after the library was compiled.
     pub(crate) fn outdated(&self, files: &BTreeSet<PathBuf>) -> Option<(PathBuf, PathBuf)> {
         let library = Library::newest(&self.own, files, || self.tracked().cloned().collect())?;
-        // A clone writes what it tracks in any order.
+        // A clone writes tracked files in any order, so file times do not show edits.
         let is_edited = |source: &Path| library.is_ignored || git::is_edited(&self.own, source);
         let mut newer = library.newer.into_iter();
         let source = newer.find(|source| self.differs(source) && is_edited(source))?;
@@ -22,15 +22,15 @@ impl Roots {
     }
 }
 
-/// The newest library or program of the checkout that regatta was started in, and a source that was
-/// edited after it was compiled.
+/// The newest loaded library or program of the checkout in which regatta was started, and a source
+/// that was edited after it was compiled.
 pub(crate) fn outdated_here(files: &BTreeSet<PathBuf>) -> Option<(PathBuf, PathBuf)> {
     outdated_in(&root(Path::new("."))?, files)
 }
 
 fn outdated_in(own: &Path, files: &BTreeSet<PathBuf>) -> Option<(PathBuf, PathBuf)> {
     let library = Library::newest(own, files, || git::tracked(own))?;
-    // A cache of CI restores a library that is older than all that was checked out.
+    // A CI cache restores a library that is older than the whole checkout.
     let edited = git::edited_since(own, library.built);
     let source = library
         .newer
@@ -44,12 +44,13 @@ struct Library {
     path: PathBuf,
     built: SystemTime,
     is_ignored: bool,
-    /// Sources of the checkout that changed after it was compiled, from its root.
+    /// Sources that changed after it was compiled, relative to the checkout's root.
     newer: Vec<PathBuf>,
 }
 
 impl Library {
-    /// The newest that was loaded and is older than a source; `tracked` are files of the checkout.
+    /// The newest loaded library that is older than a source. `tracked` returns the files of the
+    /// checkout.
     fn newest(
         own: &Path,
         files: &BTreeSet<PathBuf>,
@@ -63,10 +64,9 @@ impl Library {
             return None;
         }
         let mut sources = tracked();
-        // One that a worker reads itself, such as `kernel.cu`, is compiled in each run.
+        // A source that a worker reads itself, such as `kernel.cu`, is compiled in each run.
         sources.retain(|path| is_compiled(path) && !files.contains(&own.join(path)));
-        // One that git tracks is the project's own only if its source is beside it by name: others
-        // are vendored.
+        // A library that git tracks is vendored, unless a source of the same name exists.
         let ignored = git::ignored(own, &compiled);
         let has_source = |file: &Path| {
             let name = library_name(file);
@@ -122,7 +122,7 @@ mod tests {
         for (name, minutes, wanted) in [
             ("head/build/lib.so", 1, true),
             ("head/build/lib.so", 3, false),
-            // The source has another name, or is as it was committed.
+            // The source has another name, or is unchanged since its commit.
             ("head/vendored.so", 1, false),
             ("head/libk.so", 1, false),
         ] {
@@ -132,7 +132,7 @@ mod tests {
         }
         fs::write(at("head/csrc/k.cu"), "three").unwrap();
         assert_eq!(outdated("head/libk.so"), Some("csrc/k.cu".into()));
-        // The other side has the same.
+        // The other side has the same contents.
         fs::write(at("base/csrc/k.cu"), "three").unwrap();
         assert_eq!(outdated("head/build/lib.so"), None);
     }

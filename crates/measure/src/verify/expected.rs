@@ -1,39 +1,39 @@
-//! The reference results of each problem, computed once and kept while there is room.
+//! The reference results of each problem, computed once and cached.
 
 use std::collections::BTreeMap;
 
 use regatta_worker::operator::{Native, TooLarge};
 use regatta_worker::tolerance::Expected;
 
-/// Problems up to this many operations are computed here as well, so that a worker
-/// with a wrong check of its own is noticed. Forward and backward are counted together, and
-/// each key-value head of each sequence as a thousand operations more.
+/// The harness recomputes problems of up to this many operations itself, to notice a worker whose
+/// own check is wrong. Forward and backward count together, and each key-value head of each
+/// sequence adds a thousand operations.
 pub const RECOMPUTED_FLOPS: f64 = 1e9;
 
-/// The most memory that the harness's own check uses. A problem of which one head of
-/// one sequence takes more is not computed here.
+/// The largest amount of memory that the harness's own check uses. A problem is not recomputed if
+/// one head of one sequence needs more.
 pub const RECOMPUTED_BYTES: u64 = 512 << 20;
 
-/// References that are kept at the most: a kilobyte each, and the lengths of their sequences.
+/// The number of references that are cached: each is a kilobyte, and the lengths of its sequences.
 const MAX_REFERENCES: usize = 10_000;
 
-/// The expected values of each result, by its name.
+/// The expected values of each result, by name.
 pub type ByResult = BTreeMap<&'static str, Expected>;
 
-/// The outcome of looking up a reference.
+/// The outcome of a lookup.
 pub enum ReferenceLookup<'a> {
-    /// It is here.
+    /// The expected values.
     Computed(&'a ByResult),
-    /// The problem is too large, by the documented bounds.
+    /// The problem is too large by the documented bounds.
     NotComputedHere,
-    /// It was to be computed, and the memory for it was not there.
+    /// The problem is within the bounds, but there was not enough memory.
     TooLarge(TooLarge),
 }
 
-/// References that were computed, by problem, seed and the draw of its probes.
+/// Computed references, by problem, seed and draw of the probes.
 pub struct ReferenceCache {
     pub kept: BTreeMap<(Native, u64, Option<u64>), ByResult>,
-    /// Computes what is not here: problem, seed, draw of its probes, bytes that it may take.
+    /// Computes a reference: problem, seed, draw of the probes, maximum bytes.
     pub compute: fn(&Native, u64, Option<u64>, u64) -> Result<ByResult, TooLarge>,
 }
 
@@ -50,7 +50,7 @@ impl ReferenceCache {
     /// The expected results of a problem.
     pub fn find(&mut self, problem: &Native, seed: u64, draw: Option<u64>) -> ReferenceLookup<'_> {
         let wanted = problem.same_values();
-        // One with gradients serves forward alone as well.
+        // A reference with gradients also serves for the forward pass alone.
         let both = wanted.with_gradients().map(|both| (both, seed, draw));
         let both = both.filter(|both| self.kept.contains_key(both));
         let key = both.unwrap_or((wanted, seed, draw));
@@ -71,7 +71,7 @@ impl ReferenceCache {
     }
 }
 
-/// True for a problem that the harness does not compute, as docs/TIMING.md says.
+/// True for a problem that the harness does not recompute, as docs/TIMING.md says.
 fn too_large(problem: &Native) -> bool {
     let (operations, bytes) = problem.cost_of_reference();
     operations > RECOMPUTED_FLOPS || bytes > RECOMPUTED_BYTES.into()
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(references.kept.len(), 1);
         assert_ne!(computed(&mut references, "s16,d8", 2), both);
         assert_eq!(references.kept.len(), 2);
-        // Forward alone pays for forward alone.
+        // A forward problem computes no gradients.
         assert_eq!(computed(&mut references, "s17,d8", 1).len(), 1);
         assert_eq!(computed(&mut references, "s17,d8,both", 1).len(), 4);
     }
@@ -110,11 +110,11 @@ mod tests {
         // 0.94 GFLOP, forward and backward; forward alone would be a quarter.
         assert!(!large("s1024,d64"));
         assert!(large("s1100,d64"));
-        // Few operations, and a plane of 4 GB: as many rows as operations allow.
+        // Few operations, but a plane of 4 GB: as many rows as the operations allow.
         assert!(large("s1000000,d64,window-0-0"));
-        // The keys that are seen are few.
+        // Few keys are visible.
         assert!(!large("b8,h32,kv8,s1,sk1000000,d128,window-255-0-br"));
-        // Sequences without number.
+        // A huge number of sequences.
         assert!(large("b2000000,s1,d1"));
     }
 }

@@ -14,7 +14,7 @@ fn variant() -> VariantInfo {
 type Errors = BTreeMap<String, TensorError>;
 type Probes = BTreeMap<String, Vec<Option<f64>>>;
 
-/// The right answer of a worker to the inputs of a seed.
+/// The correct results of a worker for the inputs of `seed`.
 fn right(problem: &Native, seed: u64) -> (Errors, Probes) {
     let (mut errors, mut probes) = (Errors::new(), Probes::new());
     for (name, whole) in problem.whole(seed).unwrap() {
@@ -60,7 +60,7 @@ fn asked_by(draw: Option<u64>) -> AskedResult {
     }
 }
 
-/// The verifier's answer for so many sets of inputs, the first of this seed.
+/// The verifier's answer for `input_sets` sets of inputs that start at `seed`.
 fn after(
     verifier: &mut Verifier,
     problem: &Native,
@@ -127,7 +127,7 @@ fn probe<'a>(of: &'a mut Prepared, name: &str) -> &'a mut Option<f64> {
     &mut of.probes.get_mut(name).unwrap()[3]
 }
 
-/// As six right kernels of an H200 were called wrong: one key, so `dq` is 0.
+/// With a single key `dq` is 0. Six correct kernels on an H200 were once called wrong here.
 #[test]
 fn noise_where_the_reference_is_zero_is_no_wrong_result() {
     let problem = problem("s1000,sk1,d16,bwd");
@@ -149,12 +149,12 @@ fn after_timing_the_result_is_held_to_that_of_the_next_seed() {
     let mut verifier = Verifier::default();
     let mut held = |asked, of: &Measured| after(&mut verifier, &problem, SEED, asked, of);
     assert_eq!(held(3, &measured(&problem, SEED + 1)).unwrap().len(), 4);
-    // Kept from the first call, and said to be right.
+    // Results kept from the first call, reported as correct.
     let rejected = held(3, &measured(&problem, SEED)).unwrap_err();
     assert_eq!(rejected.fault, Fault::WrongResult);
     let says = "wrong result after timing, found by regatta's own float64 check: out[";
     assert!(rejected.reason.starts_with(says), "{rejected}");
-    // The same, and said to be wrong.
+    // The same results, reported as wrong.
     let mut stale = measured(&problem, SEED);
     let errors = &mut stale.checked.as_mut().unwrap().errors;
     errors.get_mut("dv").unwrap().relative_l2 = Some(1.4);
@@ -168,7 +168,7 @@ fn what_was_checked_is_what_was_asked_for() {
     let problem = problem("s24,d8");
     let mut verifier = Verifier::default();
     let mut held = |asked, of: &Measured| after(&mut verifier, &problem, SEED, asked, of);
-    // A worker that knows one set alone.
+    // A worker that supports only one set.
     let older = Measured::default();
     assert_eq!(held(3, &older), Ok(BTreeMap::new()));
     let mut other = measured(&problem, SEED + 1);
@@ -178,7 +178,7 @@ fn what_was_checked_is_what_was_asked_for() {
     for seed in ["the inputs of seed 7", "those of seed 8"] {
         assert!(rejected.reason.contains(seed), "{rejected}");
     }
-    // One set for want of memory: the last call was on the first one's inputs.
+    // One set for lack of memory: the last call was on the first one's inputs.
     let mut short = measured(&problem, SEED);
     short.input_sets = 1;
     short.checked.as_mut().unwrap().seed = SEED;
@@ -198,7 +198,7 @@ fn what_was_checked_is_what_was_asked_for() {
     assert!(wrapped.is_ok(), "{wrapped:?}");
 }
 
-/// A result whose wrong elements lie where no fixed probe does.
+/// A result whose wrong elements are not at the fixed probes.
 #[test]
 fn probes_are_drawn_anew_and_from_what_was_asked_for() {
     let problem = problem("h4,s64,d32");
@@ -216,7 +216,7 @@ fn probes_are_drawn_anew_and_from_what_was_asked_for() {
         let asked = asked_by(draw.or(Some(1)));
         Verifier::default().check(&problem, asked, &variant(), &answer)
     };
-    // The fixed ones are all of head 0.
+    // All fixed probes are in head 0.
     assert!(wrong_of(None).is_ok());
     for draw in 0..20 {
         let reason = wrong_of(Some(draw)).unwrap_err().reason;
@@ -242,7 +242,7 @@ fn a_wrong_call_is_named_by_its_number() {
     assert!(rejected.reason.starts_with(says), "{rejected}");
 }
 
-/// The worker reports that all is well, and its result was not checked.
+/// The worker reports success, and its result was not checked.
 #[test]
 fn a_check_that_cannot_be_made_is_never_skipped() {
     let mut verifier = Verifier {
@@ -263,20 +263,20 @@ fn a_check_that_cannot_be_made_is_never_skipped() {
     assert!(rejected.reason.starts_with(says), "{rejected}");
     let held = after(&mut verifier, &small, SEED, 3, &measured(&small, SEED + 1));
     assert_eq!(held.unwrap_err().fault, Fault::Unchecked);
-    // A result that is wrong for any reference is wrong.
+    // A result that is wrong by any reference is wrong.
     let mut off = prepared(&small);
     off.errors.get_mut("out").unwrap().relative_l2 = Some(0.1);
     let rejected = verifier
         .check(&small, asked_by(None), &variant(), &off)
         .unwrap_err();
     assert_eq!(rejected.fault, Fault::WrongResult);
-    // Too large to be computed here, as is documented: the worker's check has to do.
+    // Too large to recompute by the documented bounds, so the worker's check suffices.
     let large = problem("s16384,d8");
     let held = verifier.check(&large, asked_by(None), &variant(), &prepared(&small));
     assert!(held.is_ok(), "{held:?}");
 }
 
-/// A plain request for so many samples.
+/// A plain request for `samples` samples.
 fn asked(samples: u32, min_samples: u32) -> Measure {
     Measure {
         warmup: 0,
@@ -313,7 +313,7 @@ fn samples_above_the_peak_and_memory_that_no_machine_has_are_refused() {
     assert!(error.starts_with(expected), "{error}");
 }
 
-/// A function that gives a lazy result, or leaves its work to a thread, returns at once.
+/// A function that returns a lazy result, or leaves its work to a thread, returns at once.
 #[test]
 fn samples_that_no_processor_can_take_are_refused() {
     let mut device = crate::testing::hello("cpu", "abacus", &[]).device;
@@ -325,7 +325,7 @@ fn samples_that_no_processor_can_take_are_refused() {
         };
         samples(&cost(problem), &device, &asked(2, 2), &measured)
     };
-    // A decode is little arithmetic on many keys.
+    // A decode has little arithmetic on many keys.
     for (problem, refused, taken, says) in [
         ("s1,d1", 0.1, 30.0, "a sample of 0.10 ns: the clock or"),
         ("s64,d32", 10.0, 1e3, "52.4 TFLOP/s, above the 6.00 TFLOP/s"),
@@ -412,7 +412,7 @@ fn more_or_fewer_samples_than_asked_for_are_refused() {
     for (count, fine) in [(2, false), (3, true), (20, true), (21, false), (500, false)] {
         assert_eq!(held(count, 20, 3).is_ok(), fine, "{count}");
     }
-    // A suite that asks for fewer than it needs at the least.
+    // A suite that asks for fewer samples than its minimum.
     assert!(held(1, 1, 5).is_ok());
     assert!(held(5, 1, 5).is_ok());
 }

@@ -1,4 +1,4 @@
-//! Bisection of releases: makes one comparison after the other, and returns the answer.
+//! Bisection of releases: makes comparisons until one answers the search.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,36 +17,36 @@ use regatta_judge::judgement::{Judgement, MetricRow, Row, Word};
 use regatta_worker::case::CaseId;
 use regatta_worker::units::{ARROW, Ratio, counted};
 
-/// A comparison that was made. Versions are places in the row, the good end is 0.
+/// A comparison that was made. Versions are numbered from the good end, 0.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tried {
     /// The older version.
     pub low: usize,
-    /// The newer version that was tried.
+    /// The newer version, which was tried.
     pub high: usize,
-    /// The readings of its cases; empty if a side is unusable.
+    /// The readings of its cases; empty if a side is not usable.
     pub cases: Vec<CaseReading>,
-    /// Packages of which the newer version has another release: `jaxlib 0.5.0 → 0.5.1`.
+    /// Packages whose release differs in the newer version: `jaxlib 0.5.0 → 0.5.1`.
     pub moved: Vec<String>,
-    /// The side that cannot be made, built or run, and why, in a line.
+    /// The side that cannot be made, built or run, and the reason in a line.
     pub unusable: Option<(PairSide, String)>,
 }
 
-/// One case of a comparison.
+/// The reading of one case in a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CaseReading {
-    /// Which.
+    /// The case.
     pub case: CaseId,
-    /// Head against base; `None` where it was not measured on both sides.
+    /// Head against base; `None` if it was not measured on both sides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<MetricRow>,
-    /// The same by CPU time, which decides where load hides the wall time.
+    /// The same by CPU time, which decides if load hides the wall time.
     #[serde(skip)]
     pub cpu_time: Option<Box<MetricRow>>,
     /// The first cause, as a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
-    /// Why it was not measured.
+    /// The reason for which it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -56,17 +56,17 @@ impl CaseReading {
         RatioReading::usable(&self.metric.as_ref()?.change)
     }
 
-    /// The size of the change either way, as a logarithm; 0 without one.
+    /// The absolute size of the change, as a logarithm; 0 if it is unknown.
     fn size(&self) -> f64 {
         self.usable().map_or(0.0, |reading| reading.level.abs())
     }
 
-    /// The word of the verdict.
+    /// The verdict's word.
     pub fn word(&self) -> Option<Word> {
         self.usable().map(|reading| reading.word)
     }
 
-    /// The same case, compared by CPU time.
+    /// The same case compared by CPU time.
     fn by_cpu_time(&self) -> CaseReading {
         let cpu_time = self.cpu_time.as_deref();
         CaseReading {
@@ -77,7 +77,7 @@ impl CaseReading {
     }
 }
 
-/// The case whose change is largest.
+/// The case with the largest change.
 fn largest<'a>(cases: impl Iterator<Item = &'a CaseReading>) -> Option<&'a CaseReading> {
     cases.max_by(|a, b| a.size().total_cmp(&b.size()))
 }
@@ -105,7 +105,7 @@ impl Tried {
         )
     }
 
-    /// Why the version that was tried is passed over; `None` where it is not.
+    /// The reason for which the newer version is skipped; `None` if it is not.
     pub fn why_skipped(&self, case: Option<&CaseId>) -> Option<String> {
         if let Some((_, reason)) = &self.unusable {
             return Some(reason.clone());
@@ -129,7 +129,7 @@ impl Tried {
     }
 }
 
-/// A reading of each case of a judgement.
+/// The reading of each case of a judgement.
 fn readings(judgement: &Judgement) -> Vec<CaseReading> {
     let reading = |row: &Row| {
         let wall = row.metric(Metric::Device);
@@ -162,31 +162,31 @@ fn moved(judgement: &Judgement) -> Vec<String> {
     moved.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// The end of a search.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum Ending {
-    /// The step is where `after` begins, or in one of `suspects`.
+    /// The step is at `after`, or at one of `suspects`.
     Found(Box<FoundStep>),
-    /// No change in that direction was found.
+    /// No change in the direction of the search was found.
     NoDifference {
         /// The case with the largest change seen.
         case: Option<CaseReading>,
         /// Versions that were compared with the good end.
         looked_at: Vec<Version>,
     },
-    /// There is a change, and no two neighbours between which enough of it lies.
+    /// There is a change, but no two neighbours differ by enough of it.
     Spread {
-        /// The case that was followed.
+        /// The case that the search followed.
         case: Option<CaseId>,
-        /// The stretches of the change, the largest part first.
+        /// The stretches that contribute to the change, the largest part first.
         parts: Vec<Stretch>,
     },
     /// An end cannot be measured.
     NoEnd {
-        /// Which.
+        /// The end.
         end: Version,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
@@ -194,23 +194,23 @@ pub enum Ending {
 /// A step between two versions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FoundStep {
-    /// The last one measured before it.
+    /// The last version that was measured before the step.
     pub before: Version,
-    /// The first one measured after it.
+    /// The first version that was measured after the step.
     pub after: Version,
-    /// If the versions between could not be measured: they, and `after`. Else empty.
+    /// If versions between could not be measured: these, and `after`. Otherwise empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub suspects: Vec<Version>,
-    /// The case, `after` against `before`.
+    /// The reading of the case, `after` against `before`.
     pub case: CaseReading,
-    /// Other cases that changed the same way there.
+    /// Other cases that changed in the same direction.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<CaseReading>,
-    /// Packages that changed there.
+    /// Packages whose release changed.
     pub moved: Vec<String>,
 }
 
-/// A part of a row that was not split further.
+/// A part of the row that was not split further.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Stretch {
     /// The older end.
@@ -221,7 +221,7 @@ pub struct Stretch {
     pub ratio: Ratio,
 }
 
-/// The end of a search that has no more to compare.
+/// The result of a search that has nothing more to compare.
 fn ending(
     row: &[Version],
     towards: Towards,
@@ -259,7 +259,7 @@ fn ending(
                     others,
                     moved: pair.map_or_else(Vec::new, |tried| tried.moved.clone()),
                 })),
-                // The search names no pair whose comparison did not decide it.
+                // The search only names pairs whose comparison decided it, so this cannot happen.
                 None => Ending::NoDifference {
                     case: None,
                     looked_at: vec![before, after],
@@ -293,8 +293,9 @@ fn ending(
     }
 }
 
-/// The case that is followed: of the first comparison that decided that one is slower the one
-/// that is slowest; else the first that decided anything, else the largest change.
+/// The case that the search follows: the slowest one of the first comparison that decided that a
+/// case is slower. Without one, the most improved case of the first comparison that decided an
+/// improvement, or else the case with the largest change.
 fn followed(tried: &[Tried]) -> Option<CaseId> {
     let probes = || tried.iter().filter(|tried| tried.low == 0);
     let with = |word: Word| {
@@ -306,7 +307,7 @@ fn followed(tried: &[Tried]) -> Option<CaseId> {
     largest_changed.map(|reading| reading.case.clone())
 }
 
-/// The words of the case that is followed, one a comparison in which it has one.
+/// The word of the followed case in each comparison that has it.
 fn words(tried: &[Tried]) -> Vec<Word> {
     let case = followed(tried);
     let readings = tried.iter();
@@ -314,8 +315,8 @@ fn words(tried: &[Tried]) -> Vec<Word> {
     words.collect()
 }
 
-/// The comparisons by CPU time, where load hides the wall time: that is open in one, and CPU time
-/// is decided in as many and shows a change.
+/// The comparisons by CPU time, if load hides the wall time: the wall time is inconclusive in one
+/// of them, while CPU time is decided in at least as many comparisons and shows a change.
 fn by_cpu_time(tried: &[Tried]) -> Option<Vec<Tried>> {
     let wall = words(tried);
     if !wall.contains(&Word::Inconclusive) {
@@ -328,23 +329,23 @@ fn by_cpu_time(tried: &[Tried]) -> Option<Vec<Tried>> {
     (decided && cpu.iter().any(moved)).then_some(by_cpu)
 }
 
-/// A comparison as a search shows it: the case that is followed, about how many comparisons there
-/// are still to come, and how long they take.
+/// Reports a comparison: the comparison, the followed case, the approximate number of comparisons
+/// to come, and their time.
 pub type Tell<'a> = &'a dyn Fn(&Tried, Option<&CaseId>, usize, Duration);
 
-/// The answer of a search.
+/// The result of a search.
 #[derive(Debug)]
 pub struct Searched {
     /// All comparisons, in order.
     pub tried: Vec<Tried>,
-    /// The version found, or the reason why not.
+    /// The version that was found, or the reason for not finding one.
     pub ending: Ending,
     /// The metric that decided.
     pub metric: Metric,
 }
 
-/// Searches a row by what `compare` says of two of its versions, by `metric`; by CPU time from
-/// the first comparison on that load hides the wall time of.
+/// Searches a row with comparisons of two of its versions, by `metric`. Switches to CPU time once
+/// load hides the wall time.
 fn search<E>(
     row: &[Version],
     towards: Towards,
@@ -390,7 +391,7 @@ fn search<E>(
                 metric,
             });
         }
-        // Those between are tried, and then the two are compared.
+        // Versions in between are compared first, and then the two ends of the step.
         let more = left - usize::from(low != 0);
         let each = began.elapsed() / (all.len() as u32 + 1);
         let time = each.saturating_mul(u32::try_from(more).unwrap_or(u32::MAX));
@@ -399,19 +400,19 @@ fn search<E>(
         if let Some(by_cpu) = by_cpu_time(&all).filter(|_| !by_cpu) {
             (all, metric) = (by_cpu, Metric::CpuTime);
         }
-        // The case that was followed when the versions were chosen; of the first comparison, none.
+        // The case that was followed when the versions were chosen; none for the first comparison.
         tell(&all[all.len() - 1], case.as_ref(), more, time);
     }
 }
 
-/// The folder of the comparisons' runs, in the report directory.
+/// The folder of the comparisons' runs, in the report folder.
 const COMPARED: &str = "compared";
 
-/// Searches a row of versions, each of whose comparisons is an experiment whose runs lie in the report
-/// directory. Those that are there already are judged again, not measured.
+/// Searches a row of versions. Each comparison is an experiment whose runs are in the report
+/// folder; existing ones are judged again, not measured.
 ///
 /// # Errors
-/// A failure that ends the search and is not a property of a version: a full disk.
+/// An error that ends the search and is not caused by a version, such as a full disk.
 pub fn bisect(
     row: &[Version],
     towards: Towards,
@@ -471,7 +472,7 @@ fn compare(
         ..Tried::default()
     };
     match Experiment::compare(&request, specs[0], specs[1], false) {
-        // The files are not ended: the same question is answered by them.
+        // The files stay open for resuming, so the same comparison is not measured twice.
         Ok(experiment) => {
             let judgement = experiment.run()?.judgement;
             Ok(Tried {
@@ -501,7 +502,7 @@ fn compare(
     }
 }
 
-/// Versions that were tried and could not be measured, with the reason, in the order tried.
+/// Versions that could not be measured, with the reasons, in the order in which they were tried.
 pub fn skipped(tried: &[Tried], case: Option<&CaseId>) -> Vec<(usize, String)> {
     let mut skipped: Vec<(usize, String)> = Vec::new();
     for tried in tried {

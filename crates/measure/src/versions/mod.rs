@@ -1,8 +1,7 @@
-//! Which versions there are, how a command line names them, and the search between releases.
+//! Versions: their names on the command line, the list of releases, and the search between them.
 //!
-//! The search is a function of what was compared ([`search`]); [`bisect`] makes one comparison
-//! after the other by an experiment. Releases come from the environment's pip ([`releases`]). Git
-//! searches commits.
+//! [`search`] is a pure function of the comparisons so far. [`bisect`] makes one comparison after
+//! the other with experiments. [`releases`] come from the environment's pip. Git searches commits.
 
 pub mod bisect;
 pub mod releases;
@@ -17,21 +16,21 @@ use serde::{Serialize, Serializer};
 use regatta_core::secrets;
 use regatta_worker::case::{NAME_RULE, ParseError, VariantId, is_name};
 
-/// The version of one side of a comparison, beside the suite as it is.
+/// The version of one side of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Spec {
-    /// The suite as it stands, in this checkout.
+    /// The suite with the current code of this checkout.
     Here,
     /// `env:NAME`: an environment that the suite or `regatta.toml` declares.
     Environment(String),
     /// `pypi:NAME==VERSION,...`: releases of packages, in an environment made for them.
     Release(Vec<Pin>),
-    /// `lock:FILE`: exactly what a lock lists (`pip freeze`), in an environment made for it,
-    /// whatever the packages say that they depend on.
+    /// `lock:FILE`: exactly the packages in a lock (`pip freeze`), whatever they depend on, in an
+    /// environment made for it.
     Lock(String),
     /// `git:REVISION`: a revision of this checkout, built by the suite's `[build]`.
     Revision(String),
-    /// `worker:NAME=COMMAND ARGUMENT...`: a worker that is started by another command.
+    /// `worker:NAME=COMMAND ARGUMENT...`: a worker that is started with another command.
     Worker {
         /// The worker.
         name: String,
@@ -42,12 +41,12 @@ pub enum Spec {
     Parameter(String),
     /// `WORKER/NAME`: a variant.
     Variant(VariantId),
-    /// `run:PATH`: a run that is stored, or a baseline.
+    /// `run:PATH`: a stored run, or a baseline.
     Run(String),
 }
 
 impl Spec {
-    /// True where it says in which environment Python workers run.
+    /// True if it determines the environment of Python workers.
     pub fn is_environment(&self) -> bool {
         matches!(
             self,
@@ -71,7 +70,7 @@ impl fmt::Display for Pin {
     }
 }
 
-/// The forms of a version, in a line.
+/// The forms of a version, for messages.
 pub const FORMS: &str = "pypi:NAME==VERSION, git:REVISION, env:NAME, lock:FILE, \
                          worker:NAME=COMMAND, VARIANT, VARIANT.PARAMETER=VALUE, run:PATH, or here";
 
@@ -93,7 +92,7 @@ impl FromStr for Spec {
                 pins.map(Spec::Release)
                     .map_err(|error| wrong(error.to_string()))
             }
-            // One that begins with `-` would be an option of git's.
+            // Git would take a revision that begins with `-` for an option.
             Some(("git", revision)) if !revision.is_empty() && !revision.starts_with('-') => {
                 Ok(Spec::Revision(revision.to_owned()))
             }
@@ -109,12 +108,12 @@ impl FromStr for Spec {
     }
 }
 
-/// A parameter or a variant, which need no word before them.
+/// A parameter or a variant, which have no prefix.
 fn unprefixed(text: &str) -> Option<Spec> {
     if let Some((target, value)) = text.split_once('=') {
         let (variant, parameter) = target.rsplit_once('.')?;
         let whole = variant.parse::<VariantId>().is_ok() && !parameter.is_empty();
-        // `jax==0.5.0` is somebody who forgot `pypi:`.
+        // `jax==0.5.0` lacks its `pypi:`.
         return (whole && !value.is_empty() && !value.starts_with('='))
             .then(|| Spec::Parameter(text.to_owned()));
     }
@@ -125,7 +124,7 @@ fn unprefixed(text: &str) -> Option<Spec> {
     }
 }
 
-/// The form that was probably meant.
+/// A hint at the form that was probably meant.
 fn hint(text: &str) -> String {
     if text.contains("==") {
         return format!("did you mean `pypi:{text}`?");
@@ -139,7 +138,7 @@ fn hint(text: &str) -> String {
     }
 }
 
-/// `NAME=COMMAND ARGUMENT...`, whose words stand apart by spaces.
+/// Parses `NAME=COMMAND ARGUMENT...`, with words separated by spaces.
 fn worker(text: &str) -> Option<Spec> {
     let (name, command) = text.split_once('=')?;
     let command: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
@@ -202,10 +201,10 @@ impl Serialize for Spec {
     }
 }
 
-/// One of a row of versions.
+/// A version in a row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Version {
-    /// As `regatta compare` takes it: `pypi:jax==0.5.1`.
+    /// As given to `regatta compare`: `pypi:jax==0.5.1`.
     pub spec: Spec,
     /// The name in messages: `jax 0.5.1`.
     pub name: String,

@@ -1,8 +1,8 @@
 //! The releases of a package between two, as the environment's own pip lists them.
 //!
-//! Pip knows the user's indexes, mirrors and credentials, and which releases have something for
-//! this Python and platform; and it lists them in the order of PEP 440, so that no version is
-//! parsed here. What it lists may still not be installable: that is a version that is skipped.
+//! Pip knows the user's indexes, mirrors and credentials, and the releases that support this Python
+//! and platform. It lists them in PEP 440 order, so versions are not parsed here. A listed release
+//! may still not install; the search then skips it.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,18 +14,19 @@ use crate::worker::program::why;
 use regatta_core::suite::Suite;
 use regatta_core::suite::environment::Environment;
 
-/// Pip's list of the versions of a package, with pre-releases or without;
-/// or its last line where it fails.
+/// Returns pip's list of the versions of a package, with pre-releases if true. If pip fails,
+/// returns the last line of its output.
 type Ask<'a> = &'a dyn Fn(&str, bool) -> Result<String, String>;
 
-/// The versions of a suite from `good` to `bad`, both included, the oldest first. `default` is the
+/// The versions of a suite from `good` to `bad`, inclusive, oldest first. `default` is the
 /// environment of workers that name none.
 ///
-/// With several packages the first one's releases are searched; the others keep their version, or
-/// have the first one's where they have it at both ends (`jax==0.5.0,jaxlib==0.5.0`).
+/// With several packages, the releases of the first one are searched. The others keep their
+/// version, or follow the first one's version if they have it at both ends
+/// (`jax==0.5.0,jaxlib==0.5.0`).
 ///
 /// # Errors
-/// When they make no row, or it cannot be listed.
+/// The versions do not form a row, or pip cannot list them.
 pub fn row(
     good: &Spec,
     bad: &Spec,
@@ -54,7 +55,7 @@ fn ask_pip(environment: &Environment, package: &str, pre: bool) -> Result<String
     let arguments = "-m pip --disable-pip-version-check --no-input index versions";
     pip.args(arguments.split(' '));
     pip.args(pre.then_some("--pre"));
-    // From where packages come.
+    // Options that name the package sources.
     pip.args(environment.pip_options().flat_map(str::split_whitespace));
     let printed = pip.arg(package).stdin(Stdio::null()).output();
     let printed = printed.map_err(|error| {
@@ -69,10 +70,11 @@ fn ask_pip(environment: &Environment, package: &str, pre: bool) -> Result<String
     }
 }
 
-/// The versions between two whose packages are the same.
+/// The versions between two that pin the same packages.
 fn between(good: &[Pin], bad: &[Pin], ask: Ask<'_>) -> Result<Vec<Version>, SetupError> {
     let lead = &good[0];
-    // The other packages, each with the version that it keeps; `None`: the first one's.
+    // The other packages, each with the version that it keeps. `None` if it follows the first
+    // one's.
     let mut beside: Vec<(&str, Option<&str>)> = Vec::new();
     for (ours, theirs) in good.iter().zip(bad).skip(1) {
         let follows = ours.version == lead.version && theirs.version == bad[0].version;
@@ -103,13 +105,13 @@ fn between(good: &[Pin], bad: &[Pin], ask: Ask<'_>) -> Result<Vec<Version>, Setu
     Ok(versions.into_iter().map(version).collect())
 }
 
-/// The last line that says something.
+/// The last line that is not empty.
 fn last_line(text: &str) -> Option<&str> {
     text.lines().map(str::trim).rfind(|line| !line.is_empty())
 }
 
-/// The releases from `good` to `bad`, both included, the oldest first. Pre-releases are among
-/// them only where an end is one.
+/// The releases from `good` to `bad`, inclusive, oldest first. Pre-releases are included only if an
+/// end is one.
 fn releases_between(
     ask: Ask<'_>,
     package: &str,
@@ -141,7 +143,7 @@ fn releases_between(
     }
 }
 
-/// Before the versions in what pip prints, the newest first.
+/// Precedes the versions in pip's output, which are listed newest first.
 const MARK: &str = "Available versions:";
 
 fn listed(ask: Ask<'_>, package: &str, pre: bool) -> Result<Vec<String>, SetupError> {
@@ -165,7 +167,7 @@ fn listed(ask: Ask<'_>, package: &str, pre: bool) -> Result<Vec<String>, SetupEr
     }
 }
 
-/// The newest ones, in words.
+/// A text with the newest releases.
 fn some(listed: &[String]) -> String {
     const MAX_LISTED: usize = 12;
     let newest: Vec<&str> = listed
@@ -201,7 +203,7 @@ mod tests {
     fn releases_are_listed_from_the_good_end_on() {
         let releases = releases_between(&index, "jax", "0.5.0", "0.5.2").unwrap();
         assert_eq!(releases, ["0.5.0", "0.5.1", "0.5.2"]);
-        // A pre-release is asked for only where an end is one.
+        // Pre-releases are requested only if an end is one.
         let releases = releases_between(&index, "jax", "0.5.3", "0.6.0rc1").unwrap();
         assert_eq!(releases, ["0.5.3", "0.6.0rc1"]);
     }

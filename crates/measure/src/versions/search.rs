@@ -1,16 +1,15 @@
-//! The search between two versions: pure, a function of what was compared.
+//! The search between two versions, a pure function of the comparisons so far.
 //!
-//! A search by good and bad names a wrong version where a time creeps (whichever commit crosses
-//! the threshold) and where it came back (good, bad, good). So each version is compared with the
-//! first one, the *good end*, and has a *level*: the logarithm of how many times as long it takes.
-//! Between two measured neighbours lies a [`Segment`] of the history with a change, the difference
-//! of their levels. The segment with the largest change is split first, in its middle, until it is
-//! two versions with nothing between them and no other could hold as large a change. In a history
-//! of one step that is what a binary search asks.
+//! A search by good and bad names a wrong version if a time creeps up (it names the commit that
+//! crosses the threshold) or goes back down (good, bad, good). So each version is compared with the
+//! first one, the *good end*, and has a *level*: the logarithm of its time as a multiple of the
+//! good end's. Between two measured neighbours lies a [`Segment`] of the history; its change is the
+//! difference of their levels. The segment with the largest change is split first, in its middle,
+//! until it consists of two versions with nothing between them and no other segment can contain as
+//! large a change. In a history with one step, this makes the comparisons of a binary search.
 //!
-//! Changes inside a segment are not seen: a step up and the same step down between two measured
-//! versions look like nothing. Only where the ends themselves do not differ the middle is looked
-//! at.
+//! Changes inside a segment are not seen: a step up and an equal step down between two measured
+//! versions cancel. Only if the ends do not differ is the middle version compared too.
 
 use std::collections::BTreeMap;
 
@@ -19,19 +18,19 @@ use serde::Serialize;
 use regatta_judge::judgement::{Comparison, Word};
 use regatta_worker::units::Ratio;
 
-/// The result of a comparison for one case.
+/// The reading of a comparison for one case.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RatioReading {
     /// The logarithm of head over base.
     pub level: f64,
-    /// Half of its interval, of logarithms.
+    /// Half the width of its interval, as a logarithm.
     half_width: f64,
-    /// The judge's word: only `regressed` and `improved` are decided changes.
+    /// The judge's word. Only `regressed` and `improved` are decided changes.
     pub word: Word,
 }
 
 impl RatioReading {
-    /// A usable reading: three positive numbers in order.
+    /// Returns a reading if its three numbers are positive and sorted.
     pub fn usable(comparison: &Comparison) -> Option<RatioReading> {
         let (ratio, low, high) = (comparison.ratio, comparison.low?, comparison.high?);
         let numbers = [low, ratio, high];
@@ -55,7 +54,7 @@ pub enum Towards {
 }
 
 impl Towards {
-    /// A difference of levels, positive when it is the way that is looked for.
+    /// A difference of levels, positive in the direction of the search.
     fn along(self, change: f64) -> f64 {
         match self {
             Towards::Bad => change,
@@ -63,7 +62,7 @@ impl Towards {
         }
     }
 
-    /// The word of a decided change that way.
+    /// The word of a decided change in this direction.
     pub fn word(self) -> Word {
         match self {
             Towards::Bad => Word::Regressed,
@@ -72,32 +71,33 @@ impl Towards {
     }
 }
 
-/// A row of versions, numbered from the good end, 0, and what was compared in it.
+/// The comparisons in a row of versions, which are numbered from the good end, 0.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BisectHistory {
     /// The number of the bad end.
     pub last: usize,
     /// The direction of the search.
     pub towards: Towards,
-    /// Comparisons by base and head; `None` where the head cannot be made, built or run, or gave
-    /// no time.
+    /// Comparisons by base and head. `None` if the head cannot be made, built or run, or has no
+    /// time.
     pub compared: BTreeMap<(usize, usize), Option<RatioReading>>,
 }
 
-/// A part of a history between two measured versions with none between them that was measured.
+/// A part of the history between two measured versions, without another measured one between.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Segment {
     /// The older end.
     pub low: usize,
     /// The newer end.
     pub high: usize,
-    /// The change the way that is looked for, as a logarithm.
+    /// The change in the direction of the search, as a logarithm.
     change: f64,
-    /// The part that may be noise: the half-widths of both ends, added as independent errors.
+    /// The size of its noise: the half-widths of both ends, added as independent errors.
     noise: f64,
-    /// Versions within that may be tried, the one to try first at the front.
+    /// Versions inside that may be tried; the one to try first comes first.
     open: Vec<usize>,
-    /// True when both ends were compared with each other, and no change that way was decided.
+    /// True if both ends were compared with each other, and no change in this direction was
+    /// decided.
     refuted: bool,
 }
 
@@ -107,7 +107,7 @@ impl Segment {
         Ratio(towards.along(self.change).exp())
     }
 
-    /// True when its change is more than noise.
+    /// True if its change is larger than its noise.
     fn stands_out(&self) -> bool {
         !self.refuted && self.change > self.noise
     }
@@ -116,39 +116,39 @@ impl Segment {
 /// The next step of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NextStep {
-    /// Compare two versions: one with the good end, two neighbours for the last word, or two
-    /// where noise hides what lies between them.
+    /// Compare two versions: one with the good end, two neighbours to decide the search, or two
+    /// between which noise hides a change.
     Compare {
-        /// The older one.
+        /// The older version.
         low: usize,
-        /// The newer one.
+        /// The newer version.
         high: usize,
-        /// About how many comparisons there are still to come, this one included.
+        /// The approximate number of comparisons to come, including this one.
         left: usize,
     },
-    /// Nothing. The step is between these two, decided by comparing them with each other;
-    /// versions between them could not be measured.
+    /// The step is between these two, decided by comparing them with each other. Versions between
+    /// them could not be measured.
     Found {
-        /// The last version before it.
+        /// The last version before the step.
         low: usize,
-        /// The first version measured after it.
+        /// The first version measured after the step.
         high: usize,
     },
-    /// Nothing: neither the ends differ that way, nor the version in the middle.
+    /// Neither the bad end nor the version in the middle differs in this direction.
     NoDifference,
-    /// Nothing: the ends differ, but no two neighbours by more than noise. The segments with the
-    /// largest change first.
+    /// The ends differ, but no two neighbours differ by more than noise. The segments with the
+    /// largest change come first.
     Spread(Vec<Segment>),
-    /// Nothing: the bad end was not measured.
+    /// The bad end was not measured.
     NoEnd,
 }
 
-/// So many comparisons that show nothing are spent on segments that do not stand out.
+/// The number of comparisons without result that are spent on segments that do not stand out.
 const VAGUE: usize = 2;
 
 impl BisectHistory {
-    /// The next step: both ends and `log2` of what is between them, for one step among versions
-    /// that all run.
+    /// The next step. If there is one step and all versions run, a search compares both ends and
+    /// then about `log2` of the number of versions in between.
     pub fn next(&self) -> NextStep {
         let (last, word) = (self.last, self.towards.word());
         let probe = |high, left| NextStep::Compare { low: 0, high, left };
@@ -161,8 +161,8 @@ impl BisectHistory {
         };
         let segments = self.segments();
         let best = largest(segments.iter().filter(|segment| segment.stands_out()));
-        // The judge's word is needed for the ends alone: a refusal costs a comparison, and a
-        // chance difference costs all of the search.
+        // The judge's word is required only for the ends: a wrong refusal costs one comparison, but
+        // a chance difference costs the whole search.
         if let [whole] = &segments[..]
             && bad.word != word
         {
@@ -198,15 +198,15 @@ impl BisectHistory {
             return probe(at, 1 + halvings(segment.open.len()));
         }
         let (low, high) = (best.low, best.high);
-        // A pair that cannot be compared is refuted, and is not the best segment.
+        // A pair that cannot be compared is refuted, so it is not the best segment.
         match self.compared.get(&(low, high)) {
             Some(Some(_)) => NextStep::Found { low, high },
             _ => direct(low, high),
         }
     }
 
-    /// The largest segment, where its change is lost in the noise of two comparisons with the
-    /// good end: one of its ends with each other may still show it.
+    /// The ends of the largest segment whose change is lost in the noise of two comparisons with
+    /// the good end. Comparing its ends with each other may still show it.
     fn vague(&self, segments: &[Segment]) -> Option<(usize, usize)> {
         let pairs = self.compared.iter().filter(|((low, _), _)| *low > 0);
         let shows = |reading: &Option<RatioReading>| {
@@ -221,8 +221,8 @@ impl BisectHistory {
         Some((segment.low, segment.high))
     }
 
-    /// The measured versions with their levels and half their intervals; the good end's level is
-    /// 0 by definition.
+    /// The measured versions, their levels and half-widths. The good end's level is 0 by
+    /// definition.
     fn levels(&self) -> Vec<(usize, f64, f64)> {
         let probes = self.compared.range((0, 1)..=(0, self.last));
         let read = probes.filter_map(|((_, at), reading)| {
@@ -232,14 +232,14 @@ impl BisectHistory {
         std::iter::once((0, 0.0, 0.0)).chain(read).collect()
     }
 
-    /// True when a change from the good end was decided at all.
+    /// True if any change from the good end was decided.
     fn any_decided(&self) -> bool {
         let mut probes = self.compared.iter().filter(|((low, _), _)| *low == 0);
         let decided = |of: RatioReading| matches!(of.word, Word::Regressed | Word::Improved);
         probes.any(|(_, reading)| reading.is_some_and(decided))
     }
 
-    /// True when some later version lies beyond noise that way from some earlier one.
+    /// True if a later version differs from an earlier one in this direction by more than noise.
     fn has_changed(&self) -> bool {
         let levels = self.levels();
         let mut pairs = levels
@@ -249,7 +249,7 @@ impl BisectHistory {
         pairs.any(|(a, b)| self.towards.along(b.1 - a.1) > together(a.2, b.2))
     }
 
-    /// The segments of the row, from the good end on.
+    /// The segments of the row, starting from the good end.
     fn segments(&self) -> Vec<Segment> {
         let levels = self.levels();
         let segment = |pair: &[(usize, f64, f64)]| {
@@ -260,7 +260,7 @@ impl BisectHistory {
                 _ => (after - before, together(a, b)),
             };
             let open = self.open(low, high);
-            // A comparison with the good end is not the last word, unless they are neighbours.
+            // A comparison with the good end does not decide, unless the two are neighbours.
             let last_word = low > 0 || open.is_empty();
             let shown = |reading: Option<RatioReading>| {
                 reading.is_some_and(|reading| reading.word == self.towards.word())
@@ -277,8 +277,8 @@ impl BisectHistory {
         levels.windows(2).map(segment).collect()
     }
 
-    /// Versions between two that were not tried, the nearest to the middle first, of two as near
-    /// the upper one.
+    /// Versions between two that were not tried, the one nearest the middle first. Of two at the
+    /// same distance, the newer one comes first.
     fn open(&self, low: usize, high: usize) -> Vec<usize> {
         let within = (low + 1..high).filter(|at| !self.compared.contains_key(&(0, *at)));
         let mut within: Vec<usize> = within.collect();
@@ -291,13 +291,13 @@ fn largest<'a>(segments: impl Iterator<Item = &'a Segment>) -> Option<&'a Segmen
     segments.max_by(|a, b| a.change.total_cmp(&b.change))
 }
 
-/// The number of times that so many versions can be halved until one is left, and that one's comparison.
+/// The number of comparisons in which halving reduces `versions` to nothing.
 fn halvings(versions: usize) -> usize {
     (usize::BITS - versions.leading_zeros()) as usize
 }
 
-/// The uncertainty of a difference of two. Not `hypot`, whose symbol is of glibc 2.35: the
-/// program is to run where 2.34 is, as on RHEL 9.
+/// The uncertainty of the difference of two values. Not `hypot`, whose symbol needs glibc 2.35: the
+/// program has to run with 2.34, as on RHEL 9.
 fn together(a: f64, b: f64) -> f64 {
     (a * a + b * b).sqrt()
 }

@@ -1,5 +1,5 @@
 //! The channel between harness and worker: a pipe for requests, a socket for replies that carries
-//! who sent them, and the file of the worker's log.
+//! their sender's process id, and the file of the worker's log.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, IoSliceMut, Read, Seek, SeekFrom, Write};
@@ -25,17 +25,18 @@ use nix::unistd::gettid;
 use regatta_core::{last_words, temporary};
 use tempfile::TempDir;
 
-/// A reply line longer than this is garbage, not a message.
+/// A longer reply line is not a message.
 const MAX_REPLY_BYTES: u64 = 256 << 20;
 
-/// Writes request lines on a thread of their own: a worker that does not read must
-/// not hold up the limit. Ends, and closes the channel, when its sender is dropped.
+/// Writes request lines in a thread of their own, because a worker that does not read must not
+/// block the harness past a time limit. The thread ends and closes the channel when the sender is
+/// dropped.
 pub(super) fn write_lines(requests: OwnedFd) -> Sender<String> {
     let mut requests = File::from(requests);
     let (sender, receiver) = channel::<String>();
     thread::spawn(move || {
         for line in receiver {
-            // The worker is gone; whoever waits for its reply finds out.
+            // The worker is gone; waiting for its reply fails.
             if requests.write_all(line.as_bytes()).is_err() {
                 return;
             }
@@ -44,7 +45,7 @@ pub(super) fn write_lines(requests: OwnedFd) -> Sender<String> {
     sender
 }
 
-/// Reads reply lines on a thread of their own, so that waiting can have a limit.
+/// Reads reply lines in a thread of their own, so that waiting can have a time limit.
 pub(super) fn read_lines(replies: OwnedFd) -> Receiver<io::Result<String>> {
     lines_of(|| File::from(replies))
 }
@@ -58,10 +59,10 @@ fn lines_of<R: Read>(replies: impl FnOnce() -> R + Send + 'static) -> Receiver<i
             let read = (&mut replies).take(MAX_REPLY_BYTES).read_line(&mut line);
             let message = match read {
                 Ok(0) => return,
-                // Sent before any code of others runs, so that its sender is known.
+                // Sent before any code under test runs, so that the sender is known.
                 Ok(_) if line == "\n" => continue,
                 Ok(_) if line.ends_with('\n') => Ok(line),
-                // An unfinished line: the worker died while it wrote.
+                // The line is unfinished, because the worker died while it wrote.
                 Ok(n) if (n as u64) < MAX_REPLY_BYTES => return,
                 Ok(_) => Err(io::Error::other("a reply of more than 256 MiB")),
                 Err(error) => Err(error),
@@ -75,19 +76,19 @@ fn lines_of<R: Read>(replies: impl FnOnce() -> R + Send + 'static) -> Receiver<i
     receiver
 }
 
-/// The two ends of a channel for replies: the harness's, which learns of each byte which process
-/// sent it, and the worker's.
+/// The two ends of a channel for replies: the harness's, which receives each byte with its sender's
+/// process id, and the worker's.
 pub(super) fn replies() -> io::Result<(UnixStream, OwnedFd)> {
     let (ours, theirs) = UnixStream::pair()?;
     setsockopt(&ours, sockopt::PassCred, &true)?;
     Ok((ours, theirs.into()))
 }
 
-/// Reads replies of one process: that which sends first. Bytes of another are an error, since a
-/// process that the code under test starts could change what is said of it.
+/// Reads replies of one process, the first one that sends. Bytes from another process are an error,
+/// because a process that the code under test starts could forge replies.
 struct OneSender {
     socket: UnixStream,
-    /// Zero until the first byte, and for a process that this one cannot see.
+    /// Zero until the first byte, and for a process that is not visible from here.
     sender: Arc<AtomicI32>,
     has_sent: bool,
 }
@@ -121,7 +122,7 @@ impl Read for OneSender {
     }
 }
 
-/// The numbers of what is at both ends of a channel for replies, each 0 until it is known.
+/// The process and thread ids at both ends of a channel for replies, each 0 until known.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ends {
     /// The process that sends.
@@ -130,7 +131,7 @@ pub(super) struct Ends {
     pub(super) reader: Arc<AtomicI32>,
 }
 
-/// Reads reply lines of a worker, all of one process.
+/// Reads reply lines of a worker, which must all come from one process.
 pub(super) fn read_replies(
     socket: UnixStream,
     listener: Option<SocketListener>,
@@ -151,11 +152,11 @@ pub(super) fn read_replies(
     (lines_of(replies), ends)
 }
 
-/// A worker that closed its descriptors is looked at so often until it connects.
+/// The number of times that a worker with closed descriptors is checked for a connection.
 const CONNECTING: u8 = 20;
 
-/// A socket that a worker may connect to in place of descriptors 3 and 4, if these do not reach it,
-/// as in a container. Its folder goes when the channel is known.
+/// A socket to which a worker may connect if it cannot use descriptors 3 and 4, for example in a
+/// container. Its folder is removed once the worker's channel is known.
 pub(super) struct Socket {
     socket: UnixListener,
     folder: TempDir,
@@ -167,12 +168,12 @@ impl Socket {
         let folder = temporary::folder("socket")?;
         interrupt::leaves(folder.path().to_owned());
         let socket = UnixListener::bind(folder.path().join("socket"))?;
-        // Connections inherit it.
+        // Connections inherit this option.
         setsockopt(&socket, sockopt::PassCred, &true)?;
         Ok(Socket { socket, folder })
     }
 
-    /// The variable that names it, and its path.
+    /// The variable that names the socket, and its value.
     pub(super) fn variable(&self) -> (String, String) {
         let path = self.folder.path().join("socket");
         (SOCKET_VARIABLE.to_owned(), path.display().to_string())
@@ -182,15 +183,16 @@ impl Socket {
 /// Waits for a worker to connect.
 pub(super) struct SocketListener {
     pub(super) socket: Socket,
-    /// Reads the requests that are written for descriptor 3.
+    /// The read end of the requests for descriptor 3.
     pub(super) requests: OwnedFd,
     /// The process that was started.
     pub(super) process: u32,
 }
 
 impl SocketListener {
-    /// The channel that the worker uses first: the end of descriptor 4, `replies`, or a connection.
-    /// It can use no other afterwards. One that closed its descriptors may connect until it ends.
+    /// The channel that the worker uses first: its end of descriptor 4 (`replies`), or a
+    /// connection. It cannot use the other one afterwards. A worker that closed its descriptors may
+    /// still connect until it ends.
     fn first_used(self, replies: UnixStream) -> UnixStream {
         let connection = PollFd::new(self.socket.socket.as_fd(), PollFlags::POLLIN);
         let mut both = [
@@ -223,33 +225,33 @@ impl SocketListener {
     }
 }
 
-/// A worker that prints more than this is ended.
+/// A worker that prints more is ended.
 const MAX_LOG_BYTES: u64 = 64 << 20;
 
 /// The size to which the log of such a worker is cut.
 const CUT_LOG_BYTES: u64 = 1 << 20;
 
-/// A log of the workers before that is longer than this is cut before another is started.
+/// A log with more output of earlier workers is cut before another worker starts.
 const MAX_OLD_LOG_BYTES: u64 = 8 << 20;
 
-/// The end of the log that is searched for the fault when a worker fails.
+/// The number of bytes at the end of the log that are searched for the failure of a worker.
 const SEARCHED_LOG: u64 = 64 << 10;
 
-/// The part of a log that one process writes.
+/// The part of a log that belongs to one process.
 #[derive(Debug)]
 pub(super) struct WorkerLog {
     path: PathBuf,
-    /// The offset at which this process began.
+    /// The offset at which the process began.
     start: u64,
-    /// The offset at which its case began.
+    /// The offset at which its current case began.
     case: u64,
 }
 
 impl WorkerLog {
-    /// Opens a log to be appended to, and bounds what is in it already.
+    /// Opens a log for appending, and cuts old content that is too long.
     ///
     /// # Errors
-    /// When it cannot be made or written.
+    /// The log cannot be created or written.
     pub(super) fn open(path: &Path) -> io::Result<(WorkerLog, File)> {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
@@ -262,7 +264,7 @@ impl WorkerLog {
         let file = OpenOptions::new()
             .create(true)
             .append(true)
-            // A pipe of this name may have no reader.
+            // The name may be a pipe without a reader.
             .custom_flags(libc::O_NONBLOCK)
             .open(path)?;
         let start = file.metadata()?.len();
@@ -274,12 +276,12 @@ impl WorkerLog {
         Ok((log, file))
     }
 
-    /// Begins the log of a process, which has been emptied since.
+    /// Begins the log of a process again, after the log was emptied.
     pub(super) fn begin(&mut self) {
         self.start = self.length();
     }
 
-    /// Begins a case, whose fault is not what the cases before it printed.
+    /// Begins a case, so that its failure is not explained by output of earlier cases.
     pub(super) fn begin_case(&mut self) {
         self.case = self.length();
     }
@@ -288,30 +290,29 @@ impl WorkerLog {
         fs::metadata(&self.path).map_or(0, |log| log.len())
     }
 
-    /// True when this process printed more than anybody will read.
+    /// True if this process printed more than anyone will read.
     pub(super) fn is_too_long(&self) -> bool {
         self.length().saturating_sub(self.start) > MAX_LOG_BYTES
     }
 
-    /// Cuts what this process printed to its beginning, which may be of use; the rest of
-    /// such a log is not.
+    /// Keeps only the beginning of this process's output, which may be useful.
     pub(super) fn cut(&self) {
         if let Ok(log) = OpenOptions::new().write(true).open(&self.path) {
             let _ = log.set_len(self.start + CUT_LOG_BYTES);
         }
     }
 
-    /// The lines that the case printed last, and those that name its fault.
+    /// The lines that the case printed last, and those that name its failure.
     pub(super) fn excerpt(&self) -> String {
         let length = self.length();
-        // A log that was begun again since holds only what this process printed.
+        // A log that was emptied since has only this process's output.
         let own = length.checked_sub(self.case).unwrap_or(length);
         let text = tail(&self.path, own.min(SEARCHED_LOG)).unwrap_or_default();
         last_words::excerpt(&String::from_utf8_lossy(&text))
     }
 }
 
-/// The last so many bytes of a file.
+/// The last `bytes` bytes of a file.
 fn tail(path: &Path, bytes: u64) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();

@@ -10,33 +10,31 @@ use nix::libc;
 use nix::sys::signal::{Signal, kill as signal, killpg};
 use nix::unistd::Pid;
 
-/// The time that a killed process may take to disappear. One that is stuck in a driver
-/// takes as long as that; its end is not awaited.
+/// The time that a killed process may take to disappear. A process that is stuck in a driver may
+/// take longer; it is not waited for.
 const LIMIT: Duration = Duration::from_secs(3);
 
-/// Kills a process, its process group, and its descendants, those that moved to a
-/// group or a session of their own included. A descendant whose parents all ended before
-/// is found only where they left it to `root` (a child subreaper, such as
-/// [`super::supervisor`] is one).
+/// Kills a process, its process group, and its descendants, including those that moved to another
+/// group or session. A descendant whose parents all ended earlier is found only if the kernel gave
+/// it to `root`, which then has to be a child subreaper, such as [`super::supervisor`].
 pub fn kill(root: u32) {
     let Ok(process) = i32::try_from(root) else {
         return;
     };
-    // Stopped it starts nothing more while what it started is looked for.
+    // A stopped process starts no other while its descendants are looked for.
     let _ = signal(Pid::from_raw(process), Signal::SIGSTOP);
     end_below(root, LIMIT);
     let _ = killpg(Pid::from_raw(process), Signal::SIGKILL);
     let _ = signal(Pid::from_raw(process), Signal::SIGKILL);
 }
 
-/// Kills everything that this process started, itself excepted; false when something
-/// does not end.
+/// Kills everything that this process started. Returns false if a process does not end.
 pub fn kill_own() -> bool {
     end_below(std::process::id(), LIMIT)
 }
 
-/// Kills the descendants of `root` until none is left: a process may start another
-/// between being seen and being killed.
+/// Kills the descendants of `root` until none is left, since a process may start another one before
+/// it is killed.
 fn end_below(root: u32, limit: Duration) -> bool {
     let deadline = Instant::now() + limit;
     let mut pause = Duration::from_millis(1);
@@ -44,7 +42,7 @@ fn end_below(root: u32, limit: Duration) -> bool {
     loop {
         let descendants = below(root);
         descendants.iter().for_each(Seen::kill);
-        // Reading /proc takes its time, in which a parent may go: once more.
+        // A parent may end while /proc is read, so this is checked twice.
         empty = if descendants.is_empty() { empty + 1 } else { 0 };
         if empty == 2 {
             return true;
@@ -59,15 +57,15 @@ fn end_below(root: u32, limit: Duration) -> bool {
     }
 }
 
-/// Everything that a process started and that lives, without reading of every process of the
-/// machine where the kernel lists a thread's children.
+/// All running descendants of a process. If the kernel lists the children of a thread, this does
+/// not read every process of the machine.
 pub fn tree(root: u32) -> Vec<u32> {
     let mut processes = vec![root];
     let mut next = 0;
     while next < processes.len() {
         match children(processes[next]) {
             Some(children) => processes.extend(children),
-            // One that has ended since; of a kernel without such lists, all are looked at.
+            // The process has ended since. Without such lists, all processes are read.
             None if next > 0 => {}
             None => {
                 let all = below(root).into_iter();
@@ -81,7 +79,7 @@ pub fn tree(root: u32) -> Vec<u32> {
     processes.split_off(1)
 }
 
-/// The children of all threads of a process; `None` where the kernel does not list them.
+/// The children of all threads of a process; `None` if the kernel does not list them.
 fn children(process: u32) -> Option<Vec<u32>> {
     let mut children = Vec::new();
     for thread in fs::read_dir(format!("/proc/{process}/task"))
@@ -98,7 +96,7 @@ fn children(process: u32) -> Option<Vec<u32>> {
     Some(children)
 }
 
-/// The descendants of a process that live.
+/// The running descendants of a process.
 fn below(root: u32) -> Vec<Seen> {
     let Ok(root) = i32::try_from(root) else {
         return Vec::new();
@@ -115,21 +113,22 @@ fn below(root: u32) -> Vec<Seen> {
     descendants
 }
 
-/// A process as it was seen. Its number may be another process's a moment later, which started at
-/// another time.
+/// A process as it was read. Its id may belong to another process later, which has another start
+/// time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seen {
     pid: i32,
     parent: i32,
-    /// In ticks since the machine started.
+    /// The start time in ticks since the machine booted.
     began: u64,
 }
 
 impl Seen {
-    /// A process that lives. A zombie has no children: the kernel gave them away when it ended.
+    /// Reads a running process. Zombies are left out, since the kernel has already reparented their
+    /// children.
     fn look(pid: i32) -> Option<Seen> {
         let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-        // `pid (name) state ppid ...`, where the name may hold anything.
+        // The format is `pid (name) state ppid ...`; the name may contain anything.
         let stat = String::from_utf8_lossy(&stat).into_owned();
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
         let lives = !matches!(fields.next()?, "Z" | "X" | "x");
@@ -139,29 +138,30 @@ impl Seen {
         lives.then_some(Seen { pid, parent, began })
     }
 
-    /// Kills it, and no process that has its number since.
+    /// Kills this process, and no later one with its id.
     fn kill(&self) {
-        // SAFETY: the call takes two numbers, and gives a new descriptor.
+        // SAFETY: the call takes two numbers and returns a new descriptor.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, self.pid, 0) };
         let Ok(fd @ 0..) = i32::try_from(fd) else {
-            // Linux before 5.3 has no such descriptors.
+            // Linux before 5.3 does not support such descriptors.
             if io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) {
                 let _ = signal(Pid::from_raw(self.pid), Signal::SIGKILL);
             }
             return;
         };
-        // SAFETY: opened just now.
+        // SAFETY: just opened, and not shared.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        // The descriptor stays that of one process: of the one that was seen, if it is still there.
+        // The descriptor refers to one process for good: the one that was read, if its start time
+        // is the same.
         if Seen::look(self.pid).is_some_and(|now| now.began == self.began) {
             let (fd, none) = (fd.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
-            // SAFETY: a live descriptor; without further information, as kill(2) sends it.
+            // SAFETY: the descriptor is open. A null pointer sends the signal as kill(2) does.
             unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, libc::SIGKILL, none, 0) };
         }
     }
 }
 
-/// Every process that can be seen and lives.
+/// Every visible running process.
 fn all() -> Vec<Seen> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());

@@ -1,6 +1,6 @@
-//! A process that has imported a Python library and forks its workers, so that the start of
-//! one costs no import. See `python/regatta_worker/forking.py`, its other side. In a watch another
-//! one, which has imported no code of the user's, outlives the answer and forks this one.
+//! A process that has imported a Python library and forks its workers, so that starting a worker
+//! costs no import. `python/regatta_worker/forking.py` is its other side. In a watch, a second such
+//! process, which has imported no code of the user, outlives each run and forks the first.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IoSlice};
@@ -23,26 +23,26 @@ use super::protocol::REQUEST_FD;
 use super::supervisor;
 use super::{Forking, WorkerError, WorkerSpec};
 
-/// The processes of a worker that fork.
+/// The fork servers of a worker.
 #[derive(Debug)]
 pub(crate) struct Forks {
-    /// Has imported the code that is measured, and forks workers.
+    /// Has imported the code under test, and forks workers.
     code: Option<Server>,
-    /// In a watch, has imported what that code begins with, and forks `code` for each answer.
+    /// Only in a watch: has imported the libraries of that code, and forks `code` for each run.
     kept: Option<Server>,
-    /// In a watch, workers that `kept` forked after the answer before.
+    /// Only in a watch: workers that `kept` forked after the previous run.
     ahead: Vec<WorkerProcess>,
-    /// The number of workers that the next answer will want at once.
+    /// The number of workers to fork ahead for the next run.
     wanted: usize,
     spec: WorkerSpec,
     log: PathBuf,
 }
 
 impl Forks {
-    /// Starts them, which begin to import. What they print is appended to the file at `log`.
+    /// Starts the servers, which begin to import. Their output is appended to the file at `log`.
     ///
     /// # Errors
-    /// Why workers of this library are not forked.
+    /// The reason for which workers of this library are not forked.
     pub(super) fn begin(spec: &WorkerSpec, log: &Path) -> Result<Forks, String> {
         let (kept, ahead) = match spec.pool.take(spec, log) {
             Some(Kept { server, ahead }) => (Some(server), ahead),
@@ -62,7 +62,7 @@ impl Forks {
         };
         if let Some(server) = &mut forks.kept {
             match server.fork_server(log) {
-                // It has just looked whether what it imported is what there is.
+                // It has just checked that its imported files have not changed.
                 Ok(code) => (forks.code, forks.ahead) = (Some(code), ahead),
                 Err(_) if server.is_gone() => spec.pool.lost(&spec.name, "it ended"),
                 Err(error) => spec.pool.lost(&spec.name, &error.to_string()),
@@ -76,10 +76,10 @@ impl Forks {
         Ok(forks)
     }
 
-    /// Waits until they have imported.
+    /// Waits until the servers have imported.
     ///
     /// # Errors
-    /// Why workers of this library are not forked.
+    /// The reason for which workers of this library are not forked.
     pub(super) fn import(&mut self, limit: Duration) -> Result<(), String> {
         if let (None, Some(server)) = (&self.code, &mut self.kept) {
             server.import(limit)?;
@@ -96,7 +96,7 @@ impl Forks {
     /// Forks a worker, which has not introduced itself yet.
     ///
     /// # Errors
-    /// When it failed; the reason, in words.
+    /// Forking failed.
     pub(super) fn worker(&mut self) -> Result<WorkerProcess, WorkerError> {
         let code = self.code.as_mut();
         WorkerProcess::forked(&self.spec, &self.log, |ends, log| {
@@ -105,19 +105,19 @@ impl Forks {
         })
     }
 
-    /// So many workers that were forked before they are wanted, or fewer.
+    /// Takes up to `count` workers that were forked ahead.
     pub(super) fn take_ahead(&mut self, count: usize) -> Vec<WorkerProcess> {
         self.ahead.drain(..count.min(self.ahead.len())).collect()
     }
 
-    /// Has as many workers forked for the next answer of a watch as this one began with.
+    /// Has `count` workers forked for the next run of a watch, unless a number is already set.
     pub(super) fn want_ahead(&mut self, count: usize) {
         if self.wanted == 0 {
             self.wanted = count;
         }
     }
 
-    /// True once the one that forks workers has ended, and its workers with it.
+    /// True once the server that forks workers has ended, and its workers with it.
     pub(super) fn is_gone(&mut self) -> bool {
         self.code.as_mut().is_none_or(Server::is_gone)
     }
@@ -142,17 +142,17 @@ impl Drop for Forks {
     }
 }
 
-/// A process that forks.
+/// A fork server.
 #[derive(Debug)]
 pub(super) struct Server {
     started: Started,
     control: UnixStream,
     has_imported: bool,
-    /// Why it serves one answer alone: it has imported code of the user's.
+    /// The reason for which it serves one run only: it has imported code of the user.
     cannot_stay: Option<String>,
 }
 
-/// The answer about an import, or about a fork; with the reason if it failed.
+/// The reply about an import or a fork, with the reason if it failed.
 #[derive(Deserialize)]
 struct ForkReply {
     #[serde(alias = "ready", alias = "forked")]
@@ -163,10 +163,10 @@ struct ForkReply {
 }
 
 impl Server {
-    /// Waits until it has imported.
+    /// Waits until the server has imported.
     ///
     /// # Errors
-    /// Why workers of this library are not forked.
+    /// The reason for which workers of this library are not forked.
     fn import(&mut self, limit: Duration) -> Result<(), String> {
         if self.has_imported {
             return Ok(());
@@ -243,8 +243,8 @@ impl Server {
         serves: bool,
     ) -> io::Result<Started> {
         let (leash, theirs) = UnixStream::pair()?;
-        // The program that runs, even where its file was replaced since. The process that forks may
-        // look up no other process's program, so it gets it open.
+        // The running program, even if its file was replaced since. The forking process may not
+        // look up another process's executable, so it gets an open descriptor.
         let executable = File::open(supervisor::EXECUTABLE)?;
         let mut line = json!({ "supervisor": [supervisor::TITLE], "serves": serves }).to_string();
         line.push('\n');
@@ -282,7 +282,7 @@ fn not_started(error: &io::Error) -> String {
 }
 
 impl Drop for Server {
-    /// Closes the channel, at whose end it ends.
+    /// Closes the channel, upon which the server ends.
     fn drop(&mut self) {
         let _ = self.control.shutdown(std::net::Shutdown::Both);
         self.started.ends_within(END_LIMIT);

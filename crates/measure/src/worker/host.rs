@@ -1,5 +1,5 @@
-//! The harness's side: starts a worker process, asks, waits with a limit, and
-//! ends it together with everything it started.
+//! The harness's side of a worker process: starts it, sends requests, waits with a time limit, and
+//! ends it with everything it started.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -24,10 +24,10 @@ use regatta_core::record::{How, Start};
 use regatta_core::secrets;
 use regatta_core::text::json_of_plain_text;
 
-/// Worker processes of this one that have a GPU open.
+/// The number of this process's workers that have a GPU open.
 static ON_GPU: AtomicU32 = AtomicU32::new(0);
 
-/// Worker processes of this one that have a GPU open, beside one that asks.
+/// The number of workers that have a GPU open, without the worker that asks.
 pub(crate) fn others_on_gpu() -> u32 {
     ON_GPU.load(Ordering::Relaxed).saturating_sub(1)
 }
@@ -40,23 +40,22 @@ pub struct WorkerProcess {
     start: Start,
     requests: Option<Sender<String>>,
     replies: Receiver<io::Result<String>>,
-    /// The process that replies; 0 where it is not known.
+    /// The process that replies and the thread that reads.
     ends: Ends,
     log: WorkerLog,
     last_id: u64,
     hello: Hello,
-    /// Secrets of its command and variables, which its words may repeat.
+    /// Secrets in its command and variables, which its output may repeat.
     hidden: Vec<String>,
-    /// True once it said that it runs on a GPU.
+    /// True once it has reported that it runs on a GPU.
     on_gpu: bool,
 }
 
 impl WorkerProcess {
-    /// Starts a worker and has it introduce itself. What it prints is appended to
-    /// the file at `log`.
+    /// Starts a worker and has it introduce itself. Its output is appended to the file at `log`.
     ///
     /// # Errors
-    /// When it cannot be started, or its answer to `hello` cannot be used.
+    /// It cannot be started, or its reply to `hello` is not usable.
     pub fn start(
         spec: &WorkerSpec,
         log: &Path,
@@ -84,7 +83,7 @@ impl WorkerProcess {
         WorkerProcess::connected(spec, log, (How::Exec, socket), start)?.introduced(limit)
     }
 
-    /// A worker that `fork` forks, given its ends of the channel and its log. It has not introduced
+    /// A worker that `fork` forks with its ends of the channel and its log. It has not introduced
     /// itself yet.
     pub(super) fn forked(
         spec: &WorkerSpec,
@@ -95,14 +94,14 @@ impl WorkerProcess {
         WorkerProcess::connected(spec, log, (How::Forked, None), fork)
     }
 
-    /// A worker that `start` starts, given its ends of the channel and its log.
+    /// A worker that `start` starts with its ends of the channel and its log.
     fn connected(
         spec: &WorkerSpec,
         log: &Path,
         (how, socket): (How, Option<channel::Socket>),
         start: impl FnOnce([OwnedFd; 2], &File) -> Result<Started, WorkerFailure>,
     ) -> Result<WorkerProcess, WorkerError> {
-        // The code under test runs as the same user, and is to reach no memory of this process.
+        // Code under test runs as the same user, and must not read this process's memory.
         let _ = nix::sys::prctl::set_dumpable(false);
         let error = |failure| WorkerError::new(&spec.name, failure);
         let unavailable = |what: String| error(WorkerFailure::Unavailable(what));
@@ -143,7 +142,7 @@ impl WorkerProcess {
         })
     }
 
-    /// The same once it has said who it is.
+    /// Has the worker introduce itself.
     fn introduced(mut self, limit: Duration) -> Result<WorkerProcess, WorkerError> {
         self.hello = self.introduce(limit)?;
         self.on_gpu = self.hello.device.known_kind() == Some(DeviceKind::Cuda);
@@ -174,7 +173,7 @@ impl WorkerProcess {
         }
     }
 
-    /// A failure of this worker, with the last lines it printed.
+    /// An error of this worker, with the last lines of its output.
     fn failed(&self, failure: WorkerFailure) -> WorkerError {
         WorkerError {
             worker: self.name.clone(),
@@ -189,8 +188,8 @@ impl WorkerProcess {
     }
 
     fn died(&mut self, asked: &'static str) -> WorkerError {
-        // It closed its channel; it may still be dying. Let it end by itself, so
-        // that the status is its own and not that of our kill.
+        // It closed its channel but may still be ending. Waiting lets it end by itself, so that the
+        // status is its own and not that of a kill.
         let by_itself = self.program.ends_within(Duration::from_secs(2));
         let status = match self.kill() {
             None if self.start.how == How::Forked => {
@@ -214,8 +213,7 @@ impl WorkerProcess {
         self.program.end()
     }
 
-    /// Waits for a reply line, looking in between whether the worker still lives and
-    /// how much it prints.
+    /// Waits for a reply line. Meanwhile checks that the worker is alive, and how much it prints.
     fn wait(&mut self, asked: &'static str, limit: Duration) -> Result<String, WorkerError> {
         const SLICE: Duration = Duration::from_millis(100);
         let deadline = Instant::now() + limit;
@@ -225,8 +223,8 @@ impl WorkerProcess {
             match self.replies.recv_timeout(left.min(SLICE)) {
                 Ok(Ok(line)) => return Ok(line),
                 Ok(Err(error)) => return Err(self.garbage(asked, error.to_string())),
-                // A child of a dead worker may hold its channel open: end of file is
-                // not the only sign of death. What it wrote last is read first.
+                // A child of a dead worker may keep the channel open, so end of file is not the
+                // only sign of death. Anything that the worker wrote before is read first.
                 Err(RecvTimeoutError::Timeout) if is_gone => return Err(self.died(asked)),
                 Err(RecvTimeoutError::Disconnected) => return Err(self.died(asked)),
                 Err(RecvTimeoutError::Timeout) if left.is_zero() => {
@@ -253,7 +251,7 @@ impl WorkerProcess {
     }
 }
 
-/// A reply without what is a secret by its name or form, in text that is written down or printed.
+/// Masks secrets, recognised by name or form, in the texts of a reply that are stored or printed.
 fn without_named_secrets(mut body: ReplyBody) -> ReplyBody {
     match &mut body {
         ReplyBody::Hello(hello) => {
@@ -340,14 +338,14 @@ impl Conversation for WorkerProcess {
     }
 }
 
-/// A number of a process or a thread; `None` for 0.
+/// A process or thread id; `None` for 0.
 fn known_number(number: &AtomicI32) -> Option<u32> {
     let number = u32::try_from(number.load(Ordering::Relaxed)).ok();
     number.filter(|number| *number > 0)
 }
 
 impl Drop for WorkerProcess {
-    /// Closes the channel, which tells the worker to end, and ends it if it does not.
+    /// Closes the channel, which asks the worker to end, and kills it if it does not.
     fn drop(&mut self) {
         self.requests = None;
         self.program.ends_within(Duration::from_millis(500));
@@ -358,20 +356,20 @@ impl Drop for WorkerProcess {
     }
 }
 
-/// The way a worker's processes are created; chosen at the first start.
+/// The way in which a worker's processes are created, chosen at the first start.
 #[derive(Debug, Default)]
 pub(crate) enum StartMode {
-    /// Not decided.
+    /// Not decided yet.
     #[default]
     Undecided,
-    /// By forks of a process that imports.
+    /// Forked by a server that has imported the library.
     Forked(Box<Forks>),
-    /// By being started, for this reason, where forks were wanted.
+    /// Started individually. Has the reason if forks were wanted.
     Started(Option<String>),
 }
 
 impl StartMode {
-    /// Has the process that forks begin to import, where one is wanted, and does not wait.
+    /// Starts the fork server, if one is wanted. It begins to import; this does not wait.
     pub(crate) fn begin(&mut self, spec: &WorkerSpec, log: &Path) {
         if matches!(self, StartMode::Undecided) {
             *self = match spec.forking {
@@ -384,9 +382,8 @@ impl StartMode {
         }
     }
 
-    /// So many more processes of the worker where they are forked, that introduce themselves at
-    /// the same time; `None` where they are not forked. Why there are fewer is said by the start that
-    /// wants one.
+    /// Forks `count` more processes, which introduce themselves at the same time. `None` if the
+    /// worker is not forked. If some fail, a later start reports the reason.
     pub(crate) fn start_many(
         &mut self,
         spec: &WorkerSpec,
@@ -419,17 +416,17 @@ impl StartMode {
         Some(processes)
     }
 
-    /// Has so many processes forked for the next answer of a watch, before they are wanted.
+    /// Has `count` processes forked ahead for the next run of a watch.
     pub(crate) fn want_ahead(&mut self, count: usize) {
         if let StartMode::Forked(forks) = self {
             forks.want_ahead(count);
         }
     }
 
-    /// One more process of the worker, that has introduced itself.
+    /// Creates another process of the worker, which has introduced itself.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// The process does not start, or its introduction is not usable.
     pub(crate) fn start(
         &mut self,
         spec: &WorkerSpec,

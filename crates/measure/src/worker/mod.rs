@@ -1,8 +1,8 @@
-//! The one boundary: the harness process never runs the code under test.
+//! The process boundary: the harness never runs code under test.
 //!
-//! Every variant runs in a worker process that speaks [`protocol`]. [`host`] is the harness's
-//! side of it. [`program`] starts a process of somebody else's so that nothing it starts outlives
-//! it or the harness.
+//! Every variant runs in a worker process that speaks [`protocol`]. [`host`] is the harness's side
+//! of it. [`program`] starts foreign programs so that nothing they start outlives them or the
+//! harness.
 
 pub(crate) mod channel;
 pub mod descendants;
@@ -33,24 +33,24 @@ pub struct WorkerSpec {
     pub name: String,
     /// The program.
     pub program: PathBuf,
-    /// True for an interpreter, which is not code under test.
+    /// True for an interpreter, whose executable is not code under test.
     pub is_interpreter: bool,
     /// The arguments of the program.
     pub args: Vec<String>,
     /// Environment variables set for it.
     pub env: Vec<(String, String)>,
-    /// Variables of the caller that name files of its checkout, as they are for a worker of another
-    /// checkout: with that one's files.
+    /// Variables of the caller that name files of its checkout. For a worker of another checkout
+    /// they name that checkout's files.
     pub inherited: Vec<(String, String)>,
-    /// The folder it is started in; `None`: the one regatta was started in.
+    /// The folder that it is started in; `None` for the current folder.
     pub directory: Option<PathBuf>,
-    /// The environment that it runs in, which no process makes again meanwhile.
+    /// The environment that it runs in, locked so that no process makes it again meanwhile.
     pub environment: Option<Arc<LockedFolder>>,
     /// The fix if the program is missing.
     pub fix: String,
-    /// The way that processes are made: those of regatta's own fork workers if asked to.
+    /// The way its processes are started.
     pub forking: Forking,
-    /// Owns the processes that outlive an answer of a watch.
+    /// Owns the processes that a watch keeps between runs.
     pub pool: Pool,
 }
 
@@ -72,26 +72,26 @@ impl WorkerSpec {
         }
     }
 
-    /// All variables that it is given beside those of the caller.
+    /// All variables that it gets in addition to the caller's.
     pub fn variables(&self) -> Vec<(String, String)> {
         [&self.inherited[..], &self.env].concat()
     }
 }
 
-/// The way that workers are started: forked or not from a process that has imported their library.
+/// The way a worker's processes are started: forked from one that has imported its library, or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Forking {
-    /// Each is started by itself.
+    /// Each process is started individually.
     #[default]
     Never,
-    /// They are forked where that is known to change nothing: on a GPU, by a process that has
-    /// no device open and no thread running.
+    /// Forked where that is known to change nothing; on a GPU, by a process that has no device open
+    /// and no thread running.
     WhereSound,
-    /// They are forked, or not used.
+    /// Always forked. Fails if that is not possible.
     Always,
 }
 
-/// Does all of these at the same time, each in a thread of its own.
+/// Runs all tasks at the same time, each in a thread of its own.
 pub(crate) fn at_once<T: Send>(tasks: Vec<impl FnOnce() -> T + Send>) -> Vec<T> {
     thread::scope(|scope| {
         let running: Vec<_> = tasks.into_iter().map(|task| scope.spawn(task)).collect();
@@ -107,25 +107,26 @@ pub trait Launcher: Send {
     /// Starts the worker of this name and has it introduce itself.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// It cannot be started.
     fn start(&mut self, worker: &str) -> Result<Box<dyn Conversation>, WorkerError>;
 
-    /// Ends the workers that were started before they are wanted.
+    /// Ends the workers that were started ahead.
     fn end_ahead(&mut self) {}
 }
 
 /// A conversation with a worker.
 pub trait Conversation: Send {
-    /// Asks, and waits for the answer up to a limit. After an error the worker is gone.
+    /// Sends a request, and waits for the reply up to a time limit. After an error the worker is
+    /// gone.
     ///
     /// # Errors
-    /// When no usable answer came.
+    /// No usable reply came.
     fn ask(&mut self, body: RequestBody, limit: Duration) -> Result<ReplyBody, WorkerError>;
 
     /// The worker's introduction when it was started.
     fn hello(&self) -> &Hello;
 
-    /// The process that replies, where it is one of this machine.
+    /// The process that replies, if it is on this machine.
     fn process(&self) -> Option<u32> {
         None
     }
@@ -135,19 +136,19 @@ pub trait Conversation: Send {
         None
     }
 
-    /// Files that it has loaded: those it names, those that its processes map, and those that
-    /// their command lines name.
+    /// Files that it has loaded: those that it reports, that its processes map, and that their
+    /// command lines name.
     fn loaded(&self) -> BTreeSet<PathBuf> {
         BTreeSet::new()
     }
 
-    /// The way that its process was started, if there is one.
+    /// The way its process was started, if it has one.
     fn start(&self) -> Option<&Start> {
         None
     }
 }
 
-/// Why a worker gave no answer.
+/// The reason for which a worker gave no answer.
 #[derive(Debug, thiserror::Error)]
 #[error("worker {worker}{failure}")]
 pub struct WorkerError {
@@ -155,7 +156,7 @@ pub struct WorkerError {
     pub worker: String,
     /// The failure.
     pub failure: WorkerFailure,
-    /// The last lines it printed; empty where it printed nothing that explains it.
+    /// The last lines of its output; empty if they do not explain the error.
     pub log: String,
 }
 
@@ -172,10 +173,10 @@ pub enum WorkerFailure {
         /// The fix.
         fix: String,
     },
-    /// The process that forks it did not.
+    /// The process that should fork it did not.
     #[error(": the process that forks its invocations forked none: {0}")]
     NotForked(io::Error),
-    /// The process ended, or it lost its device; the details follow its name.
+    /// The process ended or lost its device. The text follows its name.
     #[error(" {0}")]
     Crashed(String),
     /// It took too long, and was killed with its children.
@@ -189,7 +190,7 @@ pub enum WorkerFailure {
         /// The limit.
         limit: Duration,
     },
-    /// The text is not a reply, or not one to the request.
+    /// The text is not a reply, or not one to this request.
     #[error(" gave an invalid answer to {asked}: {problem}")]
     Garbage {
         /// The request.
@@ -200,8 +201,8 @@ pub enum WorkerFailure {
     /// It cannot work, in its own words.
     #[error(": {0}")]
     Refused(String),
-    /// It was never put to the question: what it needs could not be made, it speaks another
-    /// protocol, or it was ended from outside. What happened follows its name.
+    /// No request was sent to it: its resources could not be created, it speaks another protocol,
+    /// or it was ended from outside. The text follows its name.
     #[error("{0}")]
     Unavailable(String),
 }
@@ -217,7 +218,7 @@ impl WorkerError {
     }
 }
 
-/// A library takes its time to load, and that is when it does.
+/// Advice for a time-out of `hello`, during which a worker loads its library.
 fn advice(asked: &str) -> &'static str {
     match asked {
         "hello" => {

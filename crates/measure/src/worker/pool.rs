@@ -1,4 +1,4 @@
-//! Processes that have imported libraries, kept between two answers of `--watch`.
+//! Processes that have imported libraries, kept between two runs of `--watch`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -9,41 +9,41 @@ use super::WorkerSpec;
 use super::forks::Server;
 use super::host::WorkerProcess;
 
-/// Owns the servers that no answer uses. Outside of a watch it is empty.
+/// Owns the servers that no run uses at the moment. Empty outside of a watch.
 #[derive(Clone, Debug, Default)]
 pub struct Pool(Arc<Mutex<State>>);
 
-/// The processes of a worker that outlive an answer of a watch.
+/// The processes of a worker that a watch keeps between runs.
 #[derive(Debug)]
 pub(super) struct Kept {
-    /// Has imported libraries alone.
+    /// Has imported only libraries.
     pub(super) server: Server,
-    /// Workers that it has forked for the next answer. They have opened their device, and will import
-    /// the code when they introduce themselves.
+    /// Workers that it forked for the next run. They have opened their device, and import the code
+    /// under test when they introduce themselves.
     pub(super) ahead: Vec<WorkerProcess>,
 }
 
-/// The command of a worker, its variables and its folder.
+/// The command, variables and folder of a worker.
 type Key = (Vec<String>, Vec<(String, String)>, Option<PathBuf>);
 
-/// Servers by the logs of their workers: each side has its own.
+/// Servers by the logs of their workers, since each side has its own.
 type Servers = BTreeMap<PathBuf, (Key, Kept)>;
 
 #[derive(Debug, Default)]
 struct State {
-    /// Shows why a server was lost; absent outside of a watch.
+    /// Reports why a server was lost; absent outside of a watch.
     note: Option<fn(String)>,
-    /// The servers that cannot stay, which is said once.
+    /// Reports about servers that cannot be kept, each made once.
     brief: BTreeSet<String>,
-    /// Those that this answer used.
+    /// Servers that this run has used.
     idle: Servers,
-    /// Those of the answer before that this one has not used.
+    /// Servers of the run before that this run has not used yet.
     earlier: Servers,
 }
 
 impl Pool {
-    /// Begins an answer of a watch. Servers that the one before did not use end, such as that of a
-    /// worker that the suite no longer has.
+    /// Begins a run of a watch. Ends servers that the run before did not use, for example because
+    /// the suite no longer has their worker.
     pub fn begin(&self, note: fn(String)) {
         drop(self.with(|state| {
             state.note = Some(note);
@@ -57,7 +57,7 @@ impl Pool {
         self.with(|state| state.note.is_some())
     }
 
-    /// Takes out what an earlier answer put there, unless the command has changed.
+    /// Takes the server of an earlier run, unless the worker's command has changed.
     pub(super) fn take(&self, spec: &WorkerSpec, log: &Path) -> Option<Kept> {
         let (started, kept) = self.with(|state| {
             let kept = state.idle.remove(log);
@@ -66,12 +66,12 @@ impl Pool {
         (started == key(spec)).then_some(kept)
     }
 
-    /// Keeps a server and its workers for the next answer.
+    /// Keeps a server and its workers for the next run.
     pub(super) fn put(&self, spec: &WorkerSpec, log: PathBuf, kept: Kept) {
         drop(self.with(|state| state.idle.insert(log, (key(spec), kept))));
     }
 
-    /// Says why a server serves no more.
+    /// Reports why a server can no longer be used.
     pub(super) fn lost(&self, worker: &str, reason: &str) {
         if let Some(note) = self.with(|state| state.note) {
             note(format!(
@@ -80,7 +80,7 @@ impl Pool {
         }
     }
 
-    /// Says why a worker's libraries are imported for each answer, once.
+    /// Reports once why a worker's libraries are imported for each run.
     pub(super) fn cannot_stay(&self, worker: &str, reason: &str) {
         let text = format!("worker {worker} imports its libraries for each answer: {reason}");
         let note = self.with(|state| state.note.filter(|_| state.brief.insert(text.clone())));

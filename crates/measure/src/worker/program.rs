@@ -1,8 +1,8 @@
-//! Starts a program of somebody else's and ends it together with everything it started.
+//! Starts a foreign program and ends it together with everything it started.
 //!
-//! Between this process and the program stands a [`supervisor`]: this executable once
-//! more, which is left whatever the program leaves behind, and ends all of it when the
-//! program ends or when this process does, even killed by SIGKILL.
+//! Between this process and the program is a [`supervisor`], another process of this executable. It
+//! adopts whatever the program leaves behind, and ends all of it when the program ends or when this
+//! process does, even by SIGKILL.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
@@ -27,13 +27,13 @@ use super::channel::read_lines;
 use super::supervisor::SupervisorReply;
 use super::{descendants, supervisor};
 
-/// The time that a supervisor may take to end everything, before it is ended itself.
+/// The time that a supervisor may take to end everything before it is killed.
 pub(super) const END_LIMIT: Duration = Duration::from_secs(5);
 
 /// The time that a supervisor may take to start a program on a busy machine.
 pub(super) const STARTING: Duration = Duration::from_secs(60);
 
-/// Descriptors below this are the program's own.
+/// Lower descriptors belong to the program.
 const FIRST_FREE: i32 = 10;
 
 /// The program to run.
@@ -45,28 +45,28 @@ pub struct Program {
     pub args: Vec<String>,
     /// Environment variables set for it.
     pub env: Vec<(String, String)>,
-    /// The folder it is started in; `None`: the caller's.
+    /// The folder that it is started in; `None` for the caller's.
     pub directory: Option<PathBuf>,
-    /// The treatment of its children when it has ended by itself.
+    /// The treatment of its children once it has ended by itself.
     pub leaves: Leaves,
 }
 
-/// The processes that a program leaves behind when it ends by itself.
+/// The processes that a program may leave behind when it ends by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Leaves {
-    /// Nothing: what it started ends with it. It is in a process group of its own, so
-    /// that a terminal's Ctrl-C reaches the harness alone.
+    /// None: everything that it started ends with it. It has a process group of its own, so that
+    /// Ctrl-C in a terminal reaches only the harness.
     Nothing,
-    /// Children that were left running on purpose: it is the user's program, in the group of the
-    /// caller. They end only when the caller stops it.
+    /// Children that were left running on purpose. This is the user's program, in the caller's
+    /// process group; its children end only if the caller stops it.
     ItsOwn,
 }
 
 /// Standard input, output and error of a program.
 pub type Streams = [Stdio; 3];
 
-/// No input, and the output of both kinds on standard error: standard output is the caller's
-/// own, for results.
+/// No input, and both outputs to standard error, because standard output is for the caller's
+/// results.
 pub fn to_stderr() -> Streams {
     [Stdio::null(), stderr(), Stdio::inherit()]
 }
@@ -78,7 +78,7 @@ pub fn stderr() -> Stdio {
 }
 
 impl Program {
-    /// A program that leaves nothing behind, in this folder and environment.
+    /// A program that leaves nothing behind, in the current folder and environment.
     pub fn new(program: impl Into<PathBuf>, args: impl Into<Vec<String>>) -> Program {
         Program {
             program: program.into(),
@@ -89,19 +89,20 @@ impl Program {
         }
     }
 
-    /// Starts it. `descriptors` are handed on to it beside its standard streams, by these numbers.
+    /// Starts it. It inherits `descriptors` under the given numbers, in addition to its standard
+    /// streams.
     ///
     /// # Errors
-    /// When it cannot be started; [`why`] has better words for that.
+    /// It cannot be started; [`why`] explains the error.
     pub fn start(
         &self,
         [stdin, stdout, stderr]: Streams,
         mut descriptors: Vec<(OwnedFd, i32)>,
     ) -> io::Result<Started> {
         let (mut leash, theirs) = UnixStream::pair()?;
-        // Above whatever the program may be given, and numbered alike there.
+        // Above all numbers that the program may be given, and with the same number there.
         let high = fcntl(&theirs, FcntlArg::F_DUPFD_CLOEXEC(FIRST_FREE))?;
-        // SAFETY: made just now, and not shared.
+        // SAFETY: just duplicated, and not shared.
         descriptors.push((unsafe { OwnedFd::from_raw_fd(high) }, high));
         drop(theirs);
         let mut command = supervisor::command(high)?;
@@ -118,10 +119,10 @@ impl Program {
             .map_err(|error| io::Error::other(error.to_string()))?;
         let line = serde_json::to_string(self)? + "\n";
         let child = command.spawn()?;
-        // The command holds the program's ends of its pipes; only without them here does
-        // end of file mean that the program is gone.
+        // The command holds the program's ends of its pipes. End of file means that the program is
+        // gone only after they are closed here.
         drop(command);
-        // A supervisor that is gone already says nothing, which is what is looked at.
+        // If the supervisor is already gone it does not reply, which is checked next.
         let _ = leash.write_all(line.as_bytes());
         Started::begun(leash, Some(child))
     }
@@ -133,7 +134,8 @@ impl Program {
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         if let Some(directory) = &self.directory {
             command.current_dir(directory);
-            // Shells put it right, other programs trust it: it would name the caller's folder.
+            // Shells correct this variable, but other programs trust it, and it would name the
+            // caller's folder.
             let whole = std::path::absolute(directory);
             command.env("PWD", whole.as_ref().unwrap_or(directory));
             command.env_remove("OLDPWD");
@@ -142,11 +144,11 @@ impl Program {
             command.process_group(0);
         }
         let traces = self.leaves == Leaves::ItsOwn;
-        // SAFETY: the calls are async-signal-safe and touch no memory of the parent.
+        // SAFETY: the calls are async-signal-safe and do not touch the parent's memory.
         unsafe {
             command.pre_exec(move || {
-                // Whoever starts it waits for signals with all of them blocked; a program
-                // must not inherit that.
+                // The process that starts it has all signals blocked; the program must not inherit
+                // that.
                 SigSet::empty().thread_set_mask().map_err(io::Error::from)?;
                 if !traces {
                     lose_tracing();
@@ -158,36 +160,36 @@ impl Program {
     }
 }
 
-/// The capability by which root may trace any process (`CAP_SYS_PTRACE`).
+/// The capability with which root may trace any process (`CAP_SYS_PTRACE`).
 const TRACING: libc::c_ulong = 19;
 
-/// Has this process and what it starts reach into no process of another user, and as root into none
-/// that may do more: code under test is not to write into the harness.
+/// Keeps this process and its children from tracing processes of other users, and as root those
+/// with more capabilities: code under test must not write into the harness.
 fn lose_tracing() {
-    // SAFETY: changes this process alone. It fails where there is no such capability to lose.
+    // SAFETY: changes only this process. It fails without such a capability to drop.
     unsafe { libc::prctl(libc::PR_CAPBSET_DROP, TRACING, 0, 0, 0) };
 }
 
-/// A program that was started or forked. Dropped, it ends with everything it started.
+/// A program that was started or forked. When dropped, it ends with everything it started.
 #[derive(Debug)]
 pub struct Started {
     /// The supervisor, if it is a child of this process.
     child: Option<Child>,
     /// The program's process.
     pid: u32,
-    /// While this is open the supervisor lets the program run.
+    /// The supervisor lets the program run while this is open.
     leash: UnixStream,
-    /// The supervisor's replies from the other end, until the program has ended.
+    /// Replies of the supervisor, until the program has ended.
     replies: Receiver<io::Result<String>>,
     ended: bool,
     status: Option<ExitStatus>,
 }
 
 impl Started {
-    /// Waits until the supervisor at the other end says that the program runs.
+    /// Waits until the supervisor reports that the program runs.
     ///
     /// # Errors
-    /// When it does not.
+    /// It reports an error, or nothing.
     pub(super) fn begun(leash: UnixStream, child: Option<Child>) -> io::Result<Started> {
         let mut started = Started {
             child,
@@ -220,17 +222,17 @@ impl Started {
         }
     }
 
-    /// Waits for its end, however long that takes.
+    /// Waits for its end, without a time limit.
     ///
     /// # Errors
-    /// When that cannot be found out.
+    /// The supervisor was ended, so the status is unknown.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         self.ends_within(Duration::MAX);
         let lost = || io::Error::other("its supervisor was ended");
         self.end().ok_or_else(lost)
     }
 
-    /// Waits for it to end by itself.
+    /// Waits for it to end by itself; returns true if it has.
     pub(super) fn ends_within(&mut self, limit: Duration) -> bool {
         if !self.ended {
             let line = self.replies.recv_timeout(limit);
@@ -242,17 +244,17 @@ impl Started {
         self.ended
     }
 
-    /// Ends it and everything it started, and gives how it ended.
+    /// Ends it and everything it started, and returns its exit status.
     pub fn end(&mut self) -> Option<ExitStatus> {
         if !self.ended {
-            // Not closed alone: a process that is just being started may hold a copy.
+            // Closing alone is not enough: a process that is just being started may hold a copy.
             let _ = self.leash.shutdown(Shutdown::Write);
             if !self.ends_within(END_LIMIT) {
                 descendants::kill(self.child.as_ref().map_or(self.pid, Child::id));
                 self.ended = true;
             }
         }
-        // A supervisor that was itself killed says nothing of its program.
+        // A supervisor that was killed does not report its program's status.
         let status = self.child.take().and_then(|mut child| child.wait().ok());
         self.status = self.status.or(status);
         self.status
@@ -270,12 +272,12 @@ impl Drop for Started {
     }
 }
 
-/// The reply in a line of a supervisor; `None` for none, or another.
+/// The reply in a supervisor's line; `None` without one, or if it cannot be parsed.
 fn reply(line: Result<io::Result<String>, RecvTimeoutError>) -> Option<SupervisorReply> {
     serde_json::from_str(&line.ok()?.ok()?).ok()
 }
 
-/// `exit code 4`, `killed by SIGSEGV`.
+/// The status in words: `exit code 4`, `killed by SIGSEGV`.
 pub fn ended(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit code {code}"),
@@ -287,11 +289,11 @@ pub fn ended(status: ExitStatus) -> String {
     }
 }
 
-/// Why a program cannot be started, in words that say what to do about it.
+/// The reason for which a program cannot be started, with a hint at the fix.
 pub fn why(program: &Path, error: &io::Error) -> String {
     let errno = match error.raw_os_error().map(Errno::from_raw) {
         Some(errno @ (Errno::ENOENT | Errno::EACCES | Errno::ENOEXEC)) => errno,
-        // Not the program's fault: no memory, no descriptors, too many processes.
+        // The program is not at fault: no memory, no descriptors, too many processes.
         _ => return error.to_string(),
     };
     let Some(path) = found(program) else {
@@ -328,7 +330,7 @@ fn is_path(program: &Path) -> bool {
     program.as_os_str().as_encoded_bytes().contains(&b'/')
 }
 
-/// The file that is meant, whether or not it can be run.
+/// The file that `program` names, whether or not it can be run.
 pub(crate) fn found(program: &Path) -> Option<PathBuf> {
     if is_path(program) {
         return program.exists().then(|| program.to_owned());

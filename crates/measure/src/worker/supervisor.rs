@@ -1,16 +1,15 @@
-//! The process between the harness and a program: it ends all that the program started.
+//! The process between the harness and a program: it ends everything that the program started.
 //!
-//! The kernel gives a process whose parent ended to the nearest ancestor that asked for
-//! such orphans (`PR_SET_CHILD_SUBREAPER`). A supervisor asks, so that a daemon that was
-//! forked twice, or a child with a session of its own, remains its descendant and is found.
-//! It holds one end of a socket whose other end the harness has: when the harness ends, by
-//! whatever signal, the socket is at its end, and the supervisor ends everything. It ends
-//! as its program did, with the same exit code or by the same signal.
+//! The kernel gives a process whose parent ended to the nearest ancestor that asks for such orphans
+//! (`PR_SET_CHILD_SUBREAPER`). A supervisor asks, so that a daemon that was forked twice, or a
+//! child with a session of its own, stays its descendant and is found. It holds one end of a socket
+//! whose other end the harness has. When the harness ends, by any signal, the socket reaches its
+//! end, and the supervisor ends everything. It ends as its program did, with the same exit code or
+//! by the same signal.
 //!
-//! Were the supervisor itself killed, its program would be killed by the kernel, and the
-//! orphans would come to the harness, which asks for them too. Only where both are killed
-//! by SIGKILL at once may something outlive them; nothing short of a control group, which
-//! takes privileges, would help there.
+//! If the supervisor itself is killed, the kernel kills its program, and the harness, which also
+//! asks for orphans, adopts them. Processes can outlive both only if both are killed by SIGKILL at
+//! the same time. Only a control group would prevent that, and it needs privileges.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -32,40 +31,40 @@ use serde::{Deserialize, Serialize};
 use super::descendants;
 use super::program::{Leaves, Program};
 
-/// The name of a supervisor in a list of processes; this executable started by this
-/// name is one.
+/// The name of a supervisor in a list of processes. This executable is a supervisor if it is
+/// started under this name.
 pub(super) const TITLE: &str = "regatta: supervisor";
 
-/// This executable, even where its file was replaced since.
+/// This executable, even if its file was replaced since.
 pub(super) const EXECUTABLE: &str = "/proc/self/exe";
 
 static POSSIBLE: AtomicBool = AtomicBool::new(false);
 
-/// The harness is gone, or wants everything ended.
+/// True once the harness is gone, or wants everything ended.
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// A supervisor's answer to a [`Program`].
+/// A supervisor's reply about a [`Program`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum SupervisorReply {
-    /// It runs, as this process.
+    /// It runs, with this process id.
     Runs(u32),
     /// It could not be started.
     Fails {
-        /// The system's number for why.
+        /// The system's error number.
         errno: Option<i32>,
-        /// In words.
+        /// The error in words.
         words: String,
     },
-    /// It ended, with this status.
+    /// It ended with this wait status.
     Ended(i32),
 }
 
-/// To be called first in `main`: does not return in a process that was started as a
-/// supervisor, and lets all others start theirs.
+/// Must be called first in `main`. Does not return in a process that was started as a supervisor.
+/// In other processes, it allows supervisors to be started.
 pub fn here() {
-    // Whoever started this may have had it ignored, which is inherited: the kernel would
-    // then reap children by itself, and their exit status would be lost.
-    // SAFETY: restores the default, no handler is installed.
+    // The process that started this one may ignore SIGCHLD, which is inherited: the kernel would
+    // then reap children itself, and their exit statuses would be lost.
+    // SAFETY: restores the default and installs no handler.
     let _ = unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) };
     let mut words = std::env::args_os();
     if words.next().is_some_and(|word| word == TITLE) {
@@ -76,10 +75,10 @@ pub fn here() {
     POSSIBLE.store(true, Ordering::Relaxed);
 }
 
-/// The command of a supervisor that finds its socket at a descriptor.
+/// The command of a supervisor that has its socket at the descriptor `leash`.
 ///
 /// # Errors
-/// When this executable cannot be one: a test's.
+/// This executable cannot be a supervisor, such as a test's.
 pub(super) fn command(leash: RawFd) -> io::Result<Command> {
     if !POSSIBLE.load(Ordering::Relaxed) || !Path::new(EXECUTABLE).exists() {
         return Err(io::Error::other("this executable supervises nothing"));
@@ -89,10 +88,10 @@ pub(super) fn command(leash: RawFd) -> io::Result<Command> {
     Ok(command)
 }
 
-/// `child` is there already where a process became a supervisor after it had forked its
-/// program.
+/// Supervises a program. `child` is its process, if this process forked it before it became a
+/// supervisor.
 fn supervise(leash: Option<RawFd>, child: Option<libc::pid_t>) -> ! {
-    // Signals are for the harness and the program: this process ends when they do.
+    // Signals are for the harness and the program; this process ends when they do.
     let _ = SigSet::all().thread_block();
     let _ = prctl::set_child_subreaper(true);
     let _ = prctl::set_name(c"supervisor");
@@ -110,12 +109,12 @@ fn supervise(leash: Option<RawFd>, child: Option<libc::pid_t>) -> ! {
     }
 }
 
-/// Runs the program that the harness names, unless it is this process's child already, tells how it
-/// ended, and gives the status.
+/// Runs the program that the harness names, or uses `child`. Reports its end to the harness, and
+/// returns its wait status.
 fn oversee(mut leash: UnixStream, child: Option<libc::pid_t>) -> io::Result<i32> {
     fcntl(&leash, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
     let tell = |leash: &mut UnixStream, reply: SupervisorReply| -> io::Result<()> {
-        // The harness may be gone already; the thread below finds that out.
+        // The harness may be gone already, which the thread below notices.
         let _ = leash.write_all((serde_json::to_string(&reply)? + "\n").as_bytes());
         Ok(())
     };
@@ -137,37 +136,37 @@ fn oversee(mut leash: UnixStream, child: Option<libc::pid_t>) -> io::Result<i32>
         }
     };
     tell(&mut leash, SupervisorReply::Runs(pid.unsigned_abs()))?;
-    // The program has them. Held here too, their end would never be seen.
+    // The program has these descriptors. If they stayed open here, their end would never be seen.
     close_all_but(leash.as_raw_fd());
     let mut watched = leash.try_clone()?;
     thread::spawn(move || end_with(&mut watched));
     let status = reap(pid)?;
     if leaves == Leaves::Nothing || ENDING.load(Ordering::SeqCst) {
         descendants::kill_own();
-        // Their CPU time is a part of the program's.
+        // Adds their CPU time to the program's.
         reap_the_ended();
     }
     tell(&mut leash, SupervisorReply::Ended(status))?;
     Ok(status)
 }
 
-/// Waits for the end of the socket, and ends everything then.
+/// Waits for the end of the socket, and then ends everything.
 fn end_with(leash: &mut UnixStream) {
-    // Nothing is sent after the program; an error is an end as well.
+    // The harness sends nothing after the program. An error counts as the end too.
     let _ = leash.read(&mut [0]);
     ENDING.store(true, Ordering::SeqCst);
     descendants::kill_own();
-    // The other thread sees the program's end and is about to leave; it would wait for
-    // ever for one that is stuck in a driver.
+    // The other thread sees the program's end and exits. It would wait forever for a program that
+    // is stuck in a driver.
     thread::sleep(Duration::from_secs(1));
     exit(1);
 }
 
-/// Reaps every child until the program is among them, and gives its status.
+/// Reaps children until the program is one of them, and returns its wait status.
 fn reap(program: libc::pid_t) -> io::Result<i32> {
     loop {
         let mut status = 0;
-        // SAFETY: writes one integer. nix has no status for real-time signals.
+        // SAFETY: writes one integer. nix does not represent the status of real-time signals.
         match unsafe { libc::waitpid(-1, &mut status, 0) } {
             pid if pid == program => return Ok(status),
             -1 if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted => {
@@ -178,13 +177,13 @@ fn reap(program: libc::pid_t) -> io::Result<i32> {
     }
 }
 
-/// Reaps every child that has ended, so that its processor time is in this process's.
+/// Reaps every child that has ended, so that its CPU time is added to this process's.
 fn reap_the_ended() {
-    // SAFETY: writes nothing.
+    // SAFETY: the null pointer says that no status is written.
     while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
 }
 
-/// Closes all descriptors but the standard ones and one more.
+/// Closes all descriptors except the standard ones and `kept`.
 fn close_all_but(kept: RawFd) {
     let Ok(entries) = fs::read_dir("/proc/self/fd") else {
         return;
@@ -195,19 +194,19 @@ fn close_all_but(kept: RawFd) {
         .filter(|&fd| fd > 2 && fd != kept)
         .collect();
     for fd in open {
-        // SAFETY: nothing in this process uses them; one of them, that of the folder, is
-        // closed already.
+        // SAFETY: nothing in this process uses them. One of them, that of the folder, is closed
+        // already.
         unsafe { libc::close(fd) };
     }
 }
 
-/// Ends this process as another ended: whoever waits for it sees no difference.
+/// Ends this process with the status of another, so that its parent sees no difference.
 fn end_as(status: i32) -> ! {
     if libc::WIFSIGNALED(status) {
         let number = libc::WTERMSIG(status);
-        // The program has left its core, where one was wanted.
+        // The program has already written a core file, if one was wanted.
         let _ = prctl::set_dumpable(false);
-        // SAFETY: no handlers are installed, no memory is touched but the set's.
+        // SAFETY: no handlers are installed, and no memory but the set is touched.
         unsafe {
             libc::signal(number, libc::SIG_DFL);
             let mut set = std::mem::zeroed();
@@ -221,7 +220,7 @@ fn end_as(status: i32) -> ! {
     exit(libc::WEXITSTATUS(status))
 }
 
-/// Without what a process does at its end: there is nothing to write out.
+/// Exits without flushing or handlers, since there is nothing to write.
 fn exit(code: i32) -> ! {
     // SAFETY: ends the process.
     unsafe { libc::_exit(code) }

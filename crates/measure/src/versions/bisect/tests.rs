@@ -1,4 +1,4 @@
-//! Bisection of a row whose times are known.
+//! Bisection of rows whose times are known.
 
 use super::*;
 use crate::versions::{Pin, Spec};
@@ -27,7 +27,8 @@ fn judged(case: &str, ratio: f64) -> CaseReading {
     }
 }
 
-/// A search among versions with these times; one of time 0 does not install. The third value lists the versions that were tried.
+/// A search among versions with these times. A version of time 0 does not install. Also returns the
+/// versions that were tried.
 fn searched(times: &[(&str, f64)]) -> (Vec<Tried>, Ending, Vec<String>) {
     let row: Vec<Version> = times.iter().map(|(name, _)| version(name)).collect();
     let mut compare = |low: usize, high: usize| -> Result<Tried, ()> {
@@ -105,7 +106,7 @@ fn an_end_that_does_not_install_is_named() {
     }
 }
 
-/// A reading with an interval of so many times either way, and its word.
+/// A reading whose interval extends by the factor `width` on both sides.
 fn device_time(ratio: f64, width: f64, word: Word) -> MetricRow {
     let row = json!({
         "metric": "device", "word": word, "base": 1e3, "head": 1e3 * ratio,
@@ -115,7 +116,7 @@ fn device_time(ratio: f64, width: f64, word: Word) -> MetricRow {
     serde_json::from_value(row).unwrap()
 }
 
-/// A search beside load, which makes the wall time 12 times as long and leaves it open.
+/// A search beside load, which inflates the wall time and leaves it inconclusive.
 fn beside_load(cpu: impl Fn(f64) -> MetricRow) -> Searched {
     let times = [1.0, 1.0, 2.4, 2.4];
     let row: Vec<Version> = ["1", "2", "3", "4"].map(version).into();
@@ -146,7 +147,7 @@ fn cpu_time_decides_where_load_hides_the_wall_time() {
         panic!("{:?}", searched.ending)
     };
     assert_eq!((&found.before.name[..], &found.after.name[..]), ("2", "3"));
-    // A wait takes no CPU time, which then says nothing of it.
+    // A wait takes no CPU time, so CPU time does not show it.
     let searched = beside_load(|_| judged("case", 1.0).metric.unwrap());
     assert_eq!(searched.metric, Metric::Device);
     assert!(matches!(searched.ending, Ending::NoDifference { .. }));

@@ -1,4 +1,4 @@
-//! The search on histories that are known: real ones, planted ones, and any.
+//! The search on known histories: real ones, planted ones, and random ones.
 
 use proptest::prelude::*;
 use rand::rngs::ChaCha8Rng;
@@ -7,12 +7,12 @@ use rand::{Rng, RngExt, SeedableRng};
 use super::*;
 use regatta_worker::units::Share;
 
-/// A history to be asked: levels by version, `None` where it does not run.
+/// A known history: levels by version, `None` if a version does not run.
 struct Planted<'a> {
     levels: &'a [Option<f64>],
-    /// Standard deviation of a comparison, of logarithms.
+    /// Standard deviation of a comparison, as a logarithm.
     noise: f64,
-    /// The smallest change that is called, as the floor of a suite.
+    /// The smallest change that is called, like the threshold of a suite.
     floor: f64,
     random: ChaCha8Rng,
 }
@@ -37,7 +37,7 @@ impl Planted<'_> {
         }
     }
 
-    /// The sum of twelve uniform numbers less six: near enough to normal.
+    /// The sum of twelve uniform numbers less six, which is nearly normal.
     fn error(&mut self) -> f64 {
         let sum: f64 = (0..12).map(|_| self.random.random_range(0.0..1.0)).sum();
         self.noise * (sum - 6.0)
@@ -83,7 +83,7 @@ impl Planted<'_> {
     }
 }
 
-/// The versions of the step that a search ended in.
+/// The versions of the step that a search named.
 fn step(answer: &NextStep) -> Option<(usize, usize)> {
     match answer {
         NextStep::Found { low, high } => Some((*low, *high)),
@@ -91,8 +91,8 @@ fn step(answer: &NextStep) -> Option<(usize, usize)> {
     }
 }
 
-/// Sixty commits after the good end: creep of 0.3 % a commit over the thirty before a step of
-/// 4 %, and three that do not build.
+/// Sixty commits after the good end: creep of 0.3 % a commit over the thirty before a step of 4 %,
+/// and three commits that do not build.
 fn crept(random: &mut impl Rng) -> (Vec<Option<f64>>, usize) {
     let step = random.random_range(31..=60);
     let mut level = 0.0;
@@ -108,7 +108,7 @@ fn crept(random: &mut impl Rng) -> (Vec<Option<f64>>, usize) {
     let mut broken = 0;
     while broken < 3 {
         let at = random.random_range(1..60);
-        // A step that does not build itself is another question.
+        // The version of the step has to build.
         if at != step && at + 1 != step && levels[at].take().is_some() {
             broken += 1;
         }
@@ -151,7 +151,7 @@ fn searched(levels: &[Option<f64>], towards: Towards) -> (NextStep, Asked) {
     Planted::new(levels, 0.0, 0).search(towards)
 }
 
-/// Levels of unit steps, `x` for a version that does not run.
+/// Levels as digits, `x` for a version that does not run.
 fn history(text: &str) -> Vec<Option<f64>> {
     let level = |c: char| c.to_digit(10).map(|level| 0.1 * f64::from(level));
     text.chars().map(level).collect()
@@ -164,7 +164,7 @@ fn every_shape_of_a_history_has_its_answer() {
         ("0001110000", Bad, Some((2, 3))),
         ("0001110000", Fixed, Some((5, 6))),
         ("0110000000", Bad, None),
-        // Nothing is good again at a bad end.
+        // A bad end never becomes good again.
         ("0000111111", Fixed, None),
         ("0000xxx111", Bad, Some((3, 7))),
         ("0xx1", Bad, Some((0, 3))),
@@ -200,7 +200,7 @@ fn usable([low, ratio, high]: [Ratio; 3], word: Word) -> Option<RatioReading> {
     })
 }
 
-/// A comparison that is known to a factor.
+/// A comparison whose interval extends by `factor` on both sides.
 fn read(ratio: f64, factor: f64, word: Word) -> Option<RatioReading> {
     usable([ratio / factor, ratio, ratio * factor].map(Ratio), word)
 }
@@ -208,9 +208,9 @@ fn read(ratio: f64, factor: f64, word: Word) -> Option<RatioReading> {
 #[test]
 fn a_step_is_named_where_its_neighbours_show_it() {
     use Word::{Improved, Inconclusive, Regressed};
-    // Against the good end version 2 is slower than 1; against 1 it is not.
+    // Version 2 is slower than 1 by comparisons with the good end, but not beside 1.
     let near = [(1, 1.01, 1.005, Inconclusive), (2, 1.05, 1.005, Regressed)];
-    // A loaded machine: levels are known to 30 %, and the step back of 29 % is lost in that.
+    // On a loaded machine, levels are known to 30 %, which hides the step back of 29 %.
     let far = [
         (4, 1.67, 1.2, Regressed),
         (1, 2.83, 1.4, Regressed),
@@ -257,8 +257,8 @@ fn a_version_without_numbers_is_no_reading() {
 }
 
 proptest! {
-    /// One step, wherever it is and whatever does not run: named, or one of a few, at the cost
-    /// of a binary search.
+    /// One step, at any place, among versions that may not run: it is named, or one of a few, with
+    /// as many comparisons as a binary search.
     #[test]
     fn one_step_is_named(
         versions in 2usize..200,
@@ -285,7 +285,7 @@ proptest! {
         }
     }
 
-    /// Any history comes to an end, and what is named is a step.
+    /// Any search ends, and names a step if any.
     #[test]
     fn every_search_ends(
         levels in prop::collection::vec(prop::option::weighted(0.8, -0.5f64..0.5), 1..40),
