@@ -7,7 +7,7 @@ use regatta_worker::attention::{Attention, Function, Tensors};
 use regatta_worker::on_processor::OnProcessor;
 use regatta_worker::serve::serve_on_descriptors;
 
-/// `softmax(q kᵀ / √head_dim) v`, each head of each query by itself.
+/// `softmax(q kᵀ / √head_dim) v`, separately for each head of each query.
 fn attention(problem: &Attention, of: &Tensors) -> Vec<Vec<f32>> {
     let [heads, kv_heads] = [problem.heads, problem.kv_heads].map(|n| n as usize);
     let [d, dv] = [problem.head_dim, problem.head_dim_v].map(|n| n as usize);

@@ -1,6 +1,6 @@
-//! Products of strided matrices, for kernels in f32 and the reference in float64.
+//! Products of strided matrices, for f32 kernels and the float64 reference.
 
-/// A strided matrix in someone else's memory.
+/// A strided matrix in borrowed memory.
 #[derive(Clone, Copy)]
 pub struct Matrix<'a, T = f32> {
     values: &'a [T],
@@ -11,10 +11,10 @@ pub struct Matrix<'a, T = f32> {
 }
 
 impl<'a, T> Matrix<'a, T> {
-    /// Rows of `columns` elements that start `stride` apart.
+    /// A matrix whose rows have `columns` elements and start `stride` apart.
     ///
     /// # Panics
-    /// When `values` is too short for that.
+    /// `values` is too short.
     pub fn new(values: &'a [T], rows: usize, columns: usize, stride: usize) -> Matrix<'a, T> {
         assert!(columns <= stride || rows <= 1, "rows overlap");
         assert!(rows == 0 || (rows - 1) * stride + columns <= values.len());
@@ -27,7 +27,7 @@ impl<'a, T> Matrix<'a, T> {
         }
     }
 
-    /// The transpose, in place.
+    /// The transpose, without copying.
     pub fn t(self) -> Matrix<'a, T> {
         Matrix {
             rows: self.columns,
@@ -39,7 +39,7 @@ impl<'a, T> Matrix<'a, T> {
     }
 }
 
-/// `matrixmultiply`'s function of a type: `c = alpha · a b + beta · c` by sizes and strides.
+/// `matrixmultiply`'s function for a type: `c = alpha · a b + beta · c`, by sizes and strides.
 #[rustfmt::skip]
 type Gemm<T> = unsafe fn(
     usize, usize, usize, T, *const T, isize, isize, *const T, isize, isize, T, *mut T, isize, isize,
@@ -63,12 +63,12 @@ impl Element for f64 {
     const GEMM: Gemm<f64> = matrixmultiply::dgemm;
 }
 
-/// `c = beta · c + a b`, where `c` has rows of `stride` elements.
+/// `c = beta · c + a b`, where the rows of `c` are `stride` elements apart.
 ///
 /// With `beta` 0, `c` is not read.
 ///
 /// # Panics
-/// When the shapes do not fit each other.
+/// The shapes do not match.
 pub fn multiply<T: Element>(a: Matrix<T>, b: Matrix<T>, beta: T, c: &mut [T], stride: usize) {
     assert_eq!(a.columns, b.rows);
     let (m, n) = (a.rows, b.columns);
@@ -76,9 +76,9 @@ pub fn multiply<T: Element>(a: Matrix<T>, b: Matrix<T>, beta: T, c: &mut [T], st
         return;
     }
     assert!(n <= stride && (m - 1) * stride + n <= c.len());
-    // SAFETY: `Matrix::new` and the assertion above checked that every element
-    // addressed by these sizes and strides lies inside the three slices; `c` is
-    // borrowed mutably, so it overlaps neither `a` nor `b`.
+    // SAFETY: `Matrix::new` and the assertion above checked that all elements addressed by these
+    // sizes and strides are inside of the three slices. `c` is borrowed mutably, so it overlaps
+    // neither `a` nor `b`.
     unsafe {
         T::GEMM(
             m,

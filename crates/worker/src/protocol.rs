@@ -1,7 +1,7 @@
-//! The messages between the harness and a worker, as `docs/PROTOCOL.md` states them.
+//! The messages between the harness and a worker, as specified in `docs/PROTOCOL.md`.
 //!
-//! JSON, one object a line; requests on the worker's file descriptor 3, replies
-//! on 4. Types here are the wire's: they change only with [`PROTOCOL_VERSION`].
+//! One JSON object a line: requests on the worker's file descriptor 3, replies on 4. The types here
+//! are the wire format, which changes only with [`PROTOCOL_VERSION`].
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::operator::{Direction, ElementType, Layers, NATIVE, Operands, Problem}
 use crate::units::{Bytes, Nanoseconds, Rate, is_one, is_zero, one};
 use crate::words;
 
-/// Version of the protocol; a worker that speaks another one is not used.
+/// Version of the protocol. A worker that speaks another version is not used.
 pub const PROTOCOL_VERSION: u32 = 1;
 
 /// Descriptor on which a worker reads requests.
@@ -25,8 +25,8 @@ pub const REQUEST_FD: i32 = 3;
 /// Descriptor on which a worker writes replies.
 pub const REPLY_FD: i32 = 4;
 
-/// The variable that names a socket which a worker may connect to where descriptors do not reach it,
-/// such as in a container.
+/// The variable that names a socket. A worker may connect to it if it cannot use the descriptors,
+/// for example in a container.
 pub const SOCKET_VARIABLE: &str = "REGATTA_SOCKET";
 
 /// Elements of each result tensor that a worker sends back for an independent check.
@@ -53,8 +53,8 @@ pub enum RequestBody {
         /// The harness's [`PROTOCOL_VERSION`].
         protocol: u32,
     },
-    /// Name all calls that a script has timed, having run it to its end. Asked of a worker that
-    /// says so in [`Hello::lists`].
+    /// Run the script to its end and list all calls that it timed. Sent to workers that set
+    /// [`Hello::lists`].
     List,
     /// Make inputs, run the case once, check the result against float64.
     Prepare(Prepare),
@@ -62,29 +62,29 @@ pub enum RequestBody {
     Measure(Measure),
     /// Continue a measurement that is [`Paused`](ReplyBody::Paused).
     Resume {
-        /// True where the samples of the next turn are the last.
+        /// True if the samples of the next turn are the last.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         last: bool,
     },
-    /// Make calls of the prepared case, one after the other, on inputs that stay, and reply when the
-    /// device is done. The harness times the request by its own clock. Asked for after `Measure`, of
-    /// a worker that says so in [`Hello::repeats`].
+    /// Make calls of the prepared case, one after the other, without changing inputs, and reply
+    /// when the device is done. The harness times the request by its own clock. Sent after
+    /// `Measure`, to workers that set [`Hello::repeats`].
     Repeat(Repeat),
     /// Count what one call of the prepared case does to the machine.
     Census {
-        /// Hardware counters to read, by their names in CUPTI's range profiler, apart from all
-        /// timing. Empty: none.
+        /// Hardware counters to read, by their names in CUPTI's range profiler, in calls that are
+        /// not timed. Empty: none.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         metrics: Vec<String>,
     },
-    /// Measure what the device reaches at the most; no case is prepared. A worker that does not
-    /// know the request, or has nothing to measure it with, refuses.
+    /// Measure the peak performance of the device; no case is prepared. A worker that does not know
+    /// the request, or cannot measure a peak, refuses.
     Peak {
         /// The storage types of interest.
         dtypes: Vec<Dtype>,
     },
-    /// Compare results with the reference of a declared operator. Only the process of a reference is
-    /// asked for this, which runs no code under test.
+    /// Compare results with the reference of a declared operator. Only sent to the process of a
+    /// reference, which runs no code under test.
     Compare(Compare),
     /// Forget the prepared case and free its memory.
     Release,
@@ -115,17 +115,17 @@ impl RequestBody {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Prepare {
-    /// The variant's name within the worker.
+    /// The name of the variant within the worker.
     pub variant: String,
-    /// The problem to compute; every axis is spelled out.
+    /// The problem to compute, with a value for every axis.
     pub problem: Problem,
-    /// Tensors and numbers of a declared operator's call; `None`: the problem is the
-    /// native operator's.
+    /// Tensors and numbers of a declared operator's call. `None`: the problem is one of the native
+    /// operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operands: Option<Box<Operands>>,
-    /// A folder into which the results of the first call, and after timing those of the last, are
-    /// written: each output as `NAME.f32`, its elements in logical order as little-endian float32.
-    /// The harness checks them there. `None`: the worker checks them itself.
+    /// A folder for the results of the first call, and after timing for those of the last: each
+    /// output as `NAME.f32`, its elements in logical order as little-endian float32. The harness
+    /// checks them there. `None`: the worker checks them itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub results: Option<PathBuf>,
     /// Parameters that are not `auto`.
@@ -133,23 +133,23 @@ pub struct Prepare {
     pub params: Params,
     /// Seed of the inputs.
     pub seed: u64,
-    /// Functions whose calls the census is to count; a worker that cannot leaves the
+    /// Functions whose calls the census should count. A worker that cannot count them leaves the
     /// counts out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<Counter>,
-    /// The least number of sets of inputs for the samples, those of the first call
-    /// among them. Set `n` has the seed `seed + n`; 1: the inputs stay as they are.
+    /// The least number of sets of inputs for the samples, including the set of the first call. Set
+    /// `n` has the seed `seed + n`. 1: the inputs stay the same.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub input_sets: u32,
-    /// From which probes, and the planes and calls that are checked after timing, are drawn:
-    /// another in each invocation. A worker that draws its probes repeats it in
+    /// The seed of random choices: of the probes, and of the planes and calls that are checked
+    /// after timing. It differs between invocations. A worker that draws its probes repeats it in
     /// [`Prepared::draw`] and [`Checked::draw`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draw: Option<u64>,
 }
 
 impl Prepare {
-    /// Asks for a case of the native operator as it is, on one set of inputs.
+    /// A request for a case of the native operator with default parameters, on one set of inputs.
     pub fn new(variant: &str, problem: Problem, seed: u64) -> Prepare {
         Prepare {
             variant: variant.to_owned(),
@@ -165,7 +165,7 @@ impl Prepare {
     }
 }
 
-/// Asks the process of a reference how far results lie from it.
+/// Asks the process of a reference for the errors of results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Compare {
@@ -173,19 +173,20 @@ pub struct Compare {
     pub operands: Operands,
     /// Seed of the inputs.
     pub seed: u64,
-    /// The folder in which the results lie, as [`Prepare::results`] has it; `None`: the reference is
-    /// compared with itself on inputs that are changed one by one, which says what it would notice.
+    /// The folder of the results, in the form of [`Prepare::results`]. `None`: the reference is
+    /// compared with itself on inputs that are changed one by one, which shows the changes that it
+    /// would notice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub results: Option<PathBuf>,
 }
 
-/// Functions whose calls are one kind of event, such as selecting a backend.
+/// Functions whose calls are one kind of event, such as the selection of a backend.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Counter {
     /// The name in the census: `calls.NAME`.
     pub name: String,
-    /// Each `module:qualified.name`.
+    /// The functions, each as `module:qualified.name`.
     pub functions: Vec<String>,
 }
 
@@ -193,34 +194,34 @@ pub struct Counter {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Measure {
-    /// Untimed calls first.
+    /// Calls that are made before the samples and not timed.
     pub warmup: u32,
-    /// Samples to take at the most.
+    /// The number of samples to take, at most.
     pub samples: u32,
-    /// Samples to take whatever they cost.
+    /// The number of samples to take regardless of the budget.
     pub min_samples: u32,
-    /// Past `min_samples`, no further sample starts after this many milliseconds; past 10, where
-    /// ten times the fastest is less.
+    /// After `min_samples`, no further sample starts once this many milliseconds have passed; after
+    /// 10 samples at the earliest if ten times the fastest sample is less than the budget.
     pub budget_ms: u64,
     /// State of the caches before each sample.
     pub cache: Cache,
-    /// Capture the call into a CUDA graph and time its replays. A worker that cannot
-    /// refuses; one that does says so in [`Measured::graph`].
+    /// Capture the call into a CUDA graph and time its replays. A worker that cannot do so refuses;
+    /// one that does sets [`Measured::graph`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub graph: bool,
-    /// The core to take samples on, of a call that runs on one thread of a processor. A worker that
-    /// does not know this lets the system choose.
+    /// The core on which to take samples of a call that runs on one thread of a processor. A worker
+    /// that does not know this field lets the system choose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core: Option<u32>,
-    /// Samples after which the worker replies [`Paused`](ReplyBody::Paused) and waits for
-    /// [`Resume`](RequestBody::Resume), with the device idle; 0: it takes all without a pause.
-    /// A worker that does not know this takes all.
+    /// The number of samples after which the worker replies [`Paused`](ReplyBody::Paused) and waits
+    /// for [`Resume`](RequestBody::Resume), with the device idle. 0: it takes all samples without a
+    /// pause. A worker that does not know this field takes all.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub pause_every: u32,
 }
 
 impl Default for Measure {
-    /// One sample of a plain call, without warm-up, on whichever core, in a hot cache.
+    /// One sample of a plain call, without warm-up, on any core, with a hot cache.
     fn default() -> Measure {
         Measure {
             warmup: 0,
@@ -239,33 +240,34 @@ impl Default for Measure {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Repeat {
-    /// Calls to make.
+    /// The number of calls to make.
     pub calls: u32,
-    /// The core to make them on, of a call that runs on one thread of a processor.
+    /// The core on which to make calls that run on one thread of a processor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core: Option<u32>,
-    /// Replay a CUDA graph of the calls: the host takes longer to issue one than the device to
-    /// run it. A worker that cannot refuses.
+    /// Replay a CUDA graph of the calls, because the host takes longer to issue a call than the
+    /// device to run it. A worker that cannot do so refuses.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub graph: bool,
-    /// The work of each step. A worker that cannot do it refuses.
+    /// The work of each step. A worker that does not support it refuses.
     #[serde(default, skip_serializing_if = "RepeatStep::is_call")]
     pub step: RepeatStep,
 }
 
-/// A step that a [`Repeat`] makes as often as it says.
+/// One of the steps of a [`Repeat`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RepeatStep {
-    /// A call, on inputs that stay.
+    /// A call. The inputs stay the same.
     #[default]
     Call,
-    /// The inputs are turned in their memory by a number that is drawn then, and a call is made.
+    /// The inputs are rotated in their memory by a number that is drawn at that moment, and a call
+    /// is made.
     ChangeAndCall,
-    /// The inputs are turned, and no call is made.
+    /// The inputs are rotated, and no call is made.
     Change,
-    /// Nothing: the reply has the errors of calls that were drawn.
+    /// Nothing. The reply has the errors of calls that were chosen at random.
     Check,
 }
 
@@ -290,7 +292,7 @@ pub struct Reply {
     pub body: ReplyBody,
 }
 
-/// The answers of a worker. `Failed` and `Lost` may answer any request.
+/// The replies of a worker. `Failed` and `Lost` may answer any request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "lowercase")]
@@ -299,7 +301,7 @@ pub enum ReplyBody {
     Hello(Hello),
     /// Answers `List`.
     Listed {
-        /// In the order in which the script makes them.
+        /// The calls, in the order in which the script makes them.
         cases: Vec<ListedCall>,
         /// As in [`Hello::files`].
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -307,38 +309,39 @@ pub enum ReplyBody {
     },
     /// Answers `Prepare`: the case can be timed.
     Prepared(Prepared),
-    /// Answers `Prepare`: this variant does not do this, in the library's own words.
+    /// Answers `Prepare`: the variant does not support the case. The reason is in the library's own
+    /// words.
     Unsupported {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The request could not be carried out; the worker lives on.
+    /// The request failed, and the worker is still usable.
     Failed {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The machine lacks what the request needs, such as memory or a compiler: nothing is known of
-    /// the code.
+    /// The machine lacks something that the request needs, such as memory or a compiler. This says
+    /// nothing about the code.
     Unavailable {
         /// The missing requirement.
         reason: String,
     },
-    /// The request could not be carried out, and no other will be: the device is lost
-    /// to this process. The harness ends it, and starts another for the next case.
+    /// The request failed, and every other one will: this process has lost the device. The harness
+    /// ends it, and starts another one for the next case.
     Lost {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// Answers `Measure` and `Resume`: some samples are taken, and more follow on `Resume`.
+    /// Answers `Measure` and `Resume`: some samples are taken, and more will follow after `Resume`.
     Paused {
-        /// Their times: as many as the request's `pause_every`.
+        /// The times of these samples, as many as the request's `pause_every`.
         device_ns: Vec<Nanoseconds>,
     },
-    /// Answers `Measure`, or the last `Resume` of it.
+    /// Answers `Measure`, or its last `Resume`.
     Measured(Measured),
     /// Answers `Repeat`: the calls are made, and the device is done.
     Repeated {
-        /// Errors against float64 of calls that were drawn, where they are asked for.
+        /// Errors against float64 of the calls that were chosen at random, if they are asked for.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         errors: BTreeMap<String, TensorError>,
     },
@@ -348,8 +351,8 @@ pub enum ReplyBody {
     Peak(Peak),
     /// Answers `Compare`.
     Compared {
-        /// The distance of each output from the reference, by name; where an input was changed, by
-        /// `INPUT OUTPUT` how far that moved the reference's output.
+        /// The error of each output against the reference, by name. If an input was changed, the
+        /// distance by which that moved an output of the reference, by `INPUT OUTPUT`.
         errors: BTreeMap<String, TensorError>,
     },
     /// Answers `Release`.
@@ -369,22 +372,22 @@ pub struct Census {
     /// The launches and allocations.
     #[serde(flatten)]
     pub structure: Structure,
-    /// The device's work with its times, where it is known.
+    /// The device's operations with their times, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<Activity>,
-    /// Some calls, recorded as the samples before were taken: on a blocked stream where those were.
-    /// Empty where nothing was timed, or single operations cannot be.
+    /// Some calls, recorded in the same way as the samples before were taken, on a blocked stream
+    /// if those were. Empty if nothing was timed, or if single operations cannot be timed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recorded: Vec<RecordedCall>,
-    /// Some calls, of which hardware counters were read. Empty where none were asked for, or
-    /// `uncounted` of the structure says under `instructions` why they cannot be read.
+    /// Some calls of which hardware counters were read. Empty if none were asked for, or if
+    /// `uncounted` of the structure has a reason under `instructions`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counted: Vec<CountedCall>,
 }
 
 impl Census {
-    /// Puts in what hardware counters tell, or why they cannot be read; nothing where no metrics
-    /// are asked for.
+    /// Adds hardware counters, or the reason for which they cannot be read. Does nothing if no
+    /// metrics are asked for.
     pub fn count(
         &mut self,
         metrics: &[String],
@@ -411,29 +414,30 @@ pub struct Hello {
     pub protocol: u32,
     /// The name: `cpu`, `torch`, `jax`, ...
     pub worker: String,
-    /// Versions of what decides its speed: library, toolkit, driver, interpreter.
+    /// Versions of everything that affects its speed: library, toolkit, driver, interpreter.
     #[serde(default)]
     pub versions: BTreeMap<String, String>,
     /// The device that it runs on.
     pub device: Device,
     /// The variants that it can run.
     pub variants: Vec<VariantInfo>,
-    /// Everything installed beside it, name and version: the lock of its environment.
+    /// All packages installed in its environment by name, with versions: the lock of the
+    /// environment.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub packages: BTreeMap<String, String>,
-    /// Why nothing of it can run here, such as a library that is not installed. Then no
-    /// case of it is measured, and it need not name a variant.
+    /// The reason for which it cannot run anything here, such as a library that is not installed.
+    /// None of its cases is then measured, and it need not list variants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub absent: Option<String>,
-    /// Files of code that it has loaded, by absolute paths; of an installed package its folder, and
-    /// the one that it was installed from.
+    /// Files of code that it has loaded, as absolute paths. For an installed package, its folder
+    /// and the folder that it was installed from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<PathBuf>,
-    /// True where it answers [`Repeat`](RequestBody::Repeat).
+    /// True if it answers [`Repeat`](RequestBody::Repeat).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub repeats: bool,
-    /// True where it answers [`List`](RequestBody::List): its cases are calls of a script, which
-    /// come in one order, and `variants` names none of them.
+    /// True if it answers [`List`](RequestBody::List): its cases are calls of a script, which have
+    /// a fixed order and are not in `variants`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lists: bool,
 }
@@ -442,12 +446,12 @@ pub struct Hello {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct ListedCall {
-    /// The function that it stands in and the function that it times.
+    /// The function that contains the call, and the function that it times.
     pub variant: String,
-    /// Values of the script around it.
+    /// Values of the script's variables around the call.
     #[serde(default)]
     pub params: Params,
-    /// The file and line of the script.
+    /// The file and line of the call.
     #[serde(default)]
     pub place: String,
     /// As in [`Prepared::outputs`].
@@ -455,7 +459,7 @@ pub struct ListedCall {
     pub outputs: Vec<OutputSample>,
 }
 
-/// As much of an array that a call returned as another process can compare.
+/// A sample of an array that a call returned, for comparison in another process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct OutputSample {
@@ -463,9 +467,10 @@ pub struct OutputSample {
     pub shape: Vec<u64>,
     /// The type, as its library names it: `bfloat16`.
     pub dtype: String,
-    /// Elements at places that follow from the number of elements; `null` where one is not finite.
+    /// Elements at places that depend only on the number of elements; `null` for one that is not
+    /// finite.
     pub values: Vec<Option<f64>>,
-    /// Euclidean norms of its parts, in the order of memory.
+    /// Euclidean norms of the array's parts, in memory order.
     pub norms: Vec<Option<f64>>,
 }
 
@@ -475,34 +480,33 @@ pub struct OutputSample {
 pub struct VariantInfo {
     /// The name within the worker.
     pub name: String,
-    /// A summary in one line.
+    /// A description in one line.
     #[serde(default)]
     pub summary: String,
-    /// Storage types it takes.
+    /// The storage types that it supports.
     pub dtypes: Vec<Dtype>,
-    /// Directions it runs.
+    /// The directions that it supports.
     pub directions: Vec<Direction>,
-    /// The layers of the native operator that it computes.
+    /// The layers of the native operator that it supports.
     #[serde(flatten)]
     pub layers: Layers,
-    /// The arguments, where it computes declared operators; `None`: it computes the native one
-    /// alone.
+    /// The arguments, if it computes declared operators. `None`: it computes only the native
+    /// operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Arguments>,
     /// The parameters, by name. `auto` is always allowed.
     #[serde(default)]
     pub parameters: BTreeMap<String, Parameter>,
-    /// True when it keeps the whole score matrix in memory.
+    /// True if it stores the whole score matrix in memory.
     #[serde(default)]
     pub stores_scores: bool,
-    /// True when float32 products are rounded to TF32: it is held to that
-    /// tolerance.
+    /// True if it rounds float32 products to TF32. Its results then have that tolerance.
     #[serde(default)]
     pub tf32: bool,
 }
 
 impl VariantInfo {
-    /// Why it does not compute such a problem at all, if so.
+    /// The reason for which it does not compute this kind of problem, if any.
     pub fn refusal(&self, problem: &Problem) -> Option<String> {
         if let Some(problem) = problem.native() {
             return problem.refusal(self);
@@ -512,7 +516,8 @@ impl VariantInfo {
         self.arguments.is_none().then(refused)
     }
 
-    /// Checks a problem and parameters against what the variant of `worker` declares.
+    /// Checks a problem and parameters against the variant's declaration. `worker` is its worker's
+    /// name.
     ///
     /// # Errors
     /// The part that the variant does not support.
@@ -543,31 +548,31 @@ impl VariantInfo {
     }
 }
 
-/// The arguments of a function that computes declared operators. It is called by their names.
+/// The arguments of a function that computes declared operators. Arguments are passed by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Arguments {
-    /// Those that a call has to give.
+    /// Arguments that a call must pass.
     pub required: Vec<String>,
-    /// Those that it may give.
+    /// Arguments that a call may pass.
     #[serde(default)]
     pub optional: Vec<String>,
-    /// True where it takes others as well.
+    /// True if it accepts any other arguments as well.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub any: bool,
-    /// True where its framework finds the gradients of a call.
+    /// True if its framework computes the gradients of a call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub differentiated: bool,
-    /// Why arrays of its framework cannot have a type of elements, by that type.
+    /// Types of elements that its framework's arrays cannot have, each with the reason.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lacks: BTreeMap<ElementType, String>,
-    /// Why the function computes declared operators alone, where it does.
+    /// The reason for which the function computes only declared operators, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only_declared: Option<String>,
 }
 
 impl Arguments {
-    /// Why a call with these operands cannot be made, if so.
+    /// The reason for which a call with these operands cannot be made, if any.
     pub fn objection(&self, operands: &Operands) -> Option<String> {
         let inputs = operands.inputs.iter().map(|input| input.name.as_str());
         let given: Vec<&str> = inputs
@@ -603,7 +608,7 @@ impl Arguments {
             all if all.is_empty() => "nothing by name".to_owned(),
             all => all,
         };
-        // A function that takes none of the outputs' gradients is differentiated.
+        // If a function takes no gradients of outputs, the framework differentiates it.
         let gradients = operands.gradients.as_ref();
         let of_outputs = gradients.map_or(&[][..], |gradients| &gradients.given);
         let computes_them = of_outputs.iter().any(|name| takes(name));
@@ -630,8 +635,8 @@ impl Arguments {
     }
 }
 
-/// The values of a parameter beside `auto`: on the wire, the word
-/// `"integer"` or a list of words.
+/// The values that a parameter has besides `auto`: on the wire the word `"integer"`, or a list of
+/// words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -644,7 +649,7 @@ pub enum Parameter {
 }
 
 impl Parameter {
-    /// True when the parameter can take this value.
+    /// True if the parameter can have this value.
     pub fn allows(&self, value: &ParamValue) -> bool {
         match (self, value) {
             (_, value) if value.is_auto() => true,
@@ -655,13 +660,13 @@ impl Parameter {
     }
 }
 
-/// A part of a time.
+/// The time of one kind of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Taken {
     /// The total time.
     pub ns: Nanoseconds,
-    /// The number of times.
+    /// The number of times that it was done.
     pub count: u64,
 }
 
@@ -669,12 +674,12 @@ pub struct Taken {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Prepared {
-    /// The effective value of each parameter, as far as the variant knows:
-    /// `num_splits_key` asked as `auto` may read 157 here.
+    /// The effective value of each parameter, as far as the variant knows it. If `num_splits_key`
+    /// is `auto`, this may have 157 for it.
     #[serde(default)]
     pub effective: BTreeMap<String, ParamValue>,
-    /// Those of `effective` that a tuner chose by itself, by timing what it may choose from or
-    /// by a rule of a library's own, without being asked for.
+    /// The names in `effective` that a tuner chose without being asked to, by timing several values
+    /// or by a rule of the library.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tuned: Vec<String>,
     /// Difference from the float64 reference for each result (`out`; `dq`, `dk`, `dv`).
@@ -682,16 +687,16 @@ pub struct Prepared {
     pub errors: BTreeMap<String, TensorError>,
     /// [`PROBES`] elements of each result, for the harness's own check.
     pub probes: BTreeMap<String, Vec<Option<f64>>>,
-    /// From what the probes were drawn; `None`: they lie where they always do.
+    /// The seed from which the probes were drawn. `None`: they are at fixed places.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draw: Option<u64>,
-    /// The first call, compilation and plan building included.
+    /// The time of the first call, including compilation and planning.
     pub first_call_ns: Nanoseconds,
-    /// The parts of it, which do not overlap, by a word: `compiling`, `tracing`, `tuning`, `loading`
-    /// or `planning`. If any is reported, those without a name did not happen. `None`: not known.
+    /// Parts of the first call that do not overlap: `compiling`, `tracing`, `tuning`, `loading` or
+    /// `planning`. If any is reported, the others did not happen. `None`: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_call_parts: Option<BTreeMap<String, Taken>>,
-    /// Problems of about the case's size that one call covers: layers, lengths.
+    /// The number of problems of about the case's size that one call computes: layers, lengths.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub problems: u32,
     /// The arrays that a script's call returned: the harness compares them with those of
@@ -704,21 +709,21 @@ pub struct Prepared {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Device {
-    /// A [`DeviceKind`]. Text, so that an unknown one is refused in words, not as a
-    /// malformed reply.
+    /// A [`DeviceKind`]. It is text, so that an unknown kind gets an error message of its own,
+    /// instead of one about a malformed reply.
     pub kind: String,
     /// Marketing name, for example `NVIDIA H200`.
     pub name: String,
     /// Memory a case may use.
     pub memory_bytes: Bytes,
-    /// Facts that make two devices comparable or not: `sms`, `driver`, `cuda`,
-    /// `power_limit_w`, `mig`. All of them enter the machine's fingerprint.
+    /// Facts by which devices are comparable or not: `sms`, `driver`, `cuda`, `power_limit_w`,
+    /// `mig`. All of them are part of the machine's fingerprint.
     #[serde(default)]
     pub facts: BTreeMap<String, String>,
 }
 
 impl Device {
-    /// The kind, if it is a known one.
+    /// The kind, if it is known.
     pub fn known_kind(&self) -> Option<DeviceKind> {
         self.kind.parse().ok()
     }
@@ -731,13 +736,13 @@ words! {
     pub enum DeviceKind {
         /// The processor: calls are timed by the host's clock.
         Cpu = "cpu",
-        /// A GPU of NVIDIA's.
+        /// An NVIDIA GPU.
         Cuda = "cuda",
     }
 }
 
 impl DeviceKind {
-    /// All words there are, for a message.
+    /// All kinds, for a message.
     pub fn names() -> String {
         DeviceKind::ALL.map(DeviceKind::name).join(", ")
     }
@@ -752,7 +757,7 @@ words! {
     pub enum Cache {
         /// Flushed.
         Cold = "cold",
-        /// As the call before left it.
+        /// As the previous call left it.
         Hot = "hot",
     }
 }
@@ -769,79 +774,80 @@ pub struct TensorError {
     pub max_abs: Option<f64>,
 }
 
-/// Samples of the prepared case, one entry a call in each list.
+/// Samples of the prepared case. Each list has one entry for each call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Measured {
     /// The device's time for the call.
     pub device_ns: Vec<Nanoseconds>,
-    /// The host's time to issue the call; empty where the two are one.
+    /// The host's time to issue the call. Empty if it is the same as the device's time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub host_ns: Vec<Nanoseconds>,
-    /// The host's time of a reference operation of the same framework, right after each
-    /// call; empty without one. Host time is judged as a ratio to it.
+    /// The host's time of a reference operation of the same framework, right after each call. Empty
+    /// without such an operation. Host time is judged as a ratio to it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub host_reference_ns: Vec<Nanoseconds>,
-    /// Processor time of the worker's process in each call, over all its threads, where it
-    /// runs on the processor; empty where unknown. A call that waited for a core took more of
-    /// the wall's time than of this one's.
+    /// CPU time of the worker's process in each call, over all its threads, if it runs on the
+    /// processor; empty if unknown. If a call waits for a core, its wall time grows and its CPU
+    /// time does not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpu_ns: Vec<Nanoseconds>,
-    /// The number of times that the system took a core from the worker's process while it was still
-    /// computing, in each sample (`ru_nivcsw` of getrusage); empty where unknown.
+    /// For each sample, the number of times that the system took a core from the worker's process
+    /// while it was computing (`ru_nivcsw` of getrusage); empty if unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub preempted: Vec<u32>,
-    /// Pages of memory that the system gave the worker's process in each call when it touched them
-    /// first (`ru_minflt` of getrusage); empty where unknown.
+    /// For each call, the pages of memory that the system gave the worker's process on first touch
+    /// (`ru_minflt` of getrusage); empty if unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub page_faults: Vec<u32>,
-    /// Threads of the worker's process that computed in each call, where it runs on the
-    /// processor; empty where unknown.
+    /// The number of threads of the worker's process that computed in each call, if it runs on the
+    /// processor; empty if unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub threads: Vec<u32>,
-    /// Time that these threads were ready in each call and had no core, all together; empty where
-    /// unknown. A call on one thread has it taken out of `device_ns`.
+    /// The total time in which these threads were ready and had no core, for each call; empty if
+    /// unknown. If a call runs on one thread, this is already subtracted from its `device_ns`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waited_ns: Vec<Nanoseconds>,
-    /// The core on which all samples were taken, where one was asked for.
+    /// The core on which all samples were taken, if one was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core: Option<u32>,
-    /// Clock of the device at each sample in MHz, or one value that all samples had; empty where
-    /// unknown.
+    /// The device's clock in MHz at each sample, or a single value if all samples had the same;
+    /// empty if unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clock_mhz: Vec<f64>,
-    /// Most memory in use, where known: of the device during the call, or resident memory of the
-    /// worker's process while the samples were taken (`VmHWM`), where it runs on the processor.
+    /// The peak memory in use, if known: of the device during the call, or if it runs on the
+    /// processor the resident memory of the worker's process while samples were taken (`VmHWM`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_bytes: Option<Bytes>,
-    /// Growth of resident memory a call, where it grew steadily over the samples: in each of four
-    /// quarters, and by 512 KiB in all.
+    /// Growth of resident memory for each call, if it grew steadily over the samples: in each of
+    /// four quarters, and by 512 KiB in all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub growth_bytes_per_call: Option<f64>,
-    /// State of the device right after the samples, where known.
+    /// State of the device right after the samples, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<DeviceState>,
-    /// True when the call itself waits for the device, so that `device_ns` holds waits
-    /// for the host.
+    /// True if the call itself waits for the device, so that `device_ns` includes waits for the
+    /// host.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub synchronised: bool,
-    /// True when these are replays of a CUDA graph, as asked for.
+    /// True if these are replays of a CUDA graph, as requested.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub graph: bool,
-    /// Sets of inputs that there were, those of the first call among them; 1 where the
-    /// worker does not change them.
+    /// The number of sets of inputs, including the set of the first call. 1 if the worker does not
+    /// change inputs.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub input_sets: u32,
-    /// Why there were fewer than asked for, such as short memory.
+    /// The reason for fewer sets than requested, such as too little memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_sets_reason: Option<String>,
-    /// The results of the last timed call, checked after it. `None`: the worker does not.
+    /// The check of the last timed call's results, made after timing. `None`: the worker makes
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checked: Option<Checked>,
 }
 
 impl Measured {
-    /// The lists of times, by their names.
+    /// The lists of times, with their names.
     pub fn times(&self) -> [(&'static str, &[Nanoseconds]); 4] {
         [
             ("device_ns", &self.device_ns),
@@ -851,7 +857,7 @@ impl Measured {
         ]
     }
 
-    /// A list that has neither nothing nor an entry for each device time, as a sentence.
+    /// A sentence about a list that is neither empty nor as long as the list of device times.
     pub fn uneven(&self) -> Option<String> {
         let samples = self.device_ns.len();
         let lists = self.times().map(|(name, list)| (name, list.len()));
@@ -871,14 +877,14 @@ impl Measured {
         Some(format!("{samples} device times, but {there} of {name}"))
     }
 
-    /// The clock at a sample, where it is known.
+    /// The clock at a sample, if known.
     pub fn clock_at(&self, sample: usize) -> Option<f64> {
         let all = || self.clock_mhz.first().filter(|_| self.clock_mhz.len() == 1);
         self.clock_mhz.get(sample).or_else(all).copied()
     }
 
-    /// The same as a run keeps it: times to 0.1 ns, finer than any clock, and one clock where all
-    /// samples had the same.
+    /// The samples as a run stores them: times rounded to 0.1 ns, finer than any clock, and a
+    /// single clock value if all samples had the same.
     pub fn kept(mut self) -> Measured {
         for list in [
             &mut self.device_ns,
@@ -898,29 +904,30 @@ impl Measured {
     }
 }
 
-/// The check of the last timed call's results, and of drawn others, against float64 after the samples.
+/// The check against float64 of the results of the last timed call, and of some calls chosen at
+/// random. It is made after the samples.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Checked {
-    /// Seed of the inputs it was given: `seed + 1` of [`Prepare`], or `seed` where there is
-    /// one set alone.
+    /// Seed of the last call's inputs: `seed + 1` of [`Prepare`], or `seed` if there is only one
+    /// set.
     pub seed: u64,
-    /// As in [`Prepared`]; of the key-value heads that were compared.
+    /// As in [`Prepared`], over the key-value heads that were compared.
     #[serde(default)]
     pub errors: BTreeMap<String, TensorError>,
-    /// As in [`Prepared`], of the whole result.
+    /// As in [`Prepared`], over the whole result.
     pub probes: BTreeMap<String, Vec<Option<f64>>>,
     /// As in [`Prepared`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draw: Option<u64>,
-    /// The timed call, counted from 1, whose errors these are, where they are larger than the
-    /// last one's.
+    /// The timed call with the largest errors, counted from 1, if that is not the last call.
+    /// `errors` are those of this call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<u32>,
 }
 
 impl Checked {
-    /// Puts the error of a timed call in the place of a smaller one.
+    /// Replaces the error of a result by a timed call's if that is larger.
     pub fn add_call(&mut self, result: &str, error: TensorError, call: u32) {
         // A value that is not finite is worse than any number.
         let size = |of: &TensorError| of.relative_l2.unwrap_or(f64::INFINITY);
@@ -933,7 +940,7 @@ impl Checked {
 }
 
 impl Default for Measured {
-    /// No samples yet, of one plain call each.
+    /// Samples of plain calls on one set of inputs, without any sample.
     fn default() -> Measured {
         Measured {
             device_ns: Vec::new(),
@@ -958,8 +965,8 @@ impl Default for Measured {
     }
 }
 
-/// The most that a worker's device did in a product of matrices and in a copy: what a kernel can
-/// be held beside, since the figure on a data sheet is one that nothing reaches.
+/// The highest rates that a worker measured on its device: in a product of matrices and in a copy.
+/// A kernel can be compared with these, as nothing reaches the figures on a data sheet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Peak {
@@ -973,19 +980,19 @@ pub struct Peak {
     pub how: String,
 }
 
-/// A thousand times what a device of 2026 reaches: 10^18 FLOP/s, 10^15 B/s.
+/// A thousand times the rate of a device of 2026: 10^18 FLOP/s, 10^15 B/s.
 const FASTEST: f64 = 1e6;
 
-/// Characters of a line that says what was called.
+/// The longest text that names the function that was called, in characters.
 const MAX_LINE: usize = 200;
 
 impl Peak {
-    /// True where nothing was measured.
+    /// True if nothing was measured.
     pub fn is_empty(&self) -> bool {
         self.tflops.is_empty() && self.gbps.is_none()
     }
 
-    /// The same without figures that no device has, and with a line of what was called.
+    /// Removes figures that no device can have, and cuts the text that names the function.
     pub fn sound(mut self) -> Peak {
         let real = |figure: f64| figure > 0.0 && figure <= FASTEST;
         self.how = self.how.chars().take(MAX_LINE).collect();

@@ -16,19 +16,19 @@ use super::protocol::{
 use crate::case::Dtype;
 use crate::units::Nanoseconds;
 
-/// Why a case was not made ready.
+/// The reason for which a case was not prepared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The variant does not do this.
+    /// The variant does not support the case.
     #[error("unsupported: {0}")]
     Unsupported(String),
-    /// It should, but did not.
+    /// It should have worked, but failed.
     #[error("{0}")]
     Failed(String),
-    /// The machine lacks what it needs, such as memory or a compiler.
+    /// The machine lacks something that it needs, such as memory or a compiler.
     #[error("{0}")]
     Unavailable(String),
-    /// It did not, and nothing will in this process any more: the device is lost.
+    /// It failed, and everything else in this process will: the device is lost.
     #[error("{0}")]
     Lost(String),
 }
@@ -56,53 +56,54 @@ impl From<Refusal> for ReplyBody {
     }
 }
 
-/// Gives the harness the times of a turn, and returns when the measurement continues: true where
-/// the next turn is the last. Fails where the harness asks for something else.
+/// Sends the times of a turn to the harness, and returns when the measurement continues: true if
+/// the next turn is the last. Fails if the harness sends another request.
 pub type Pause<'a> = &'a mut dyn FnMut(Vec<Nanoseconds>) -> Result<bool, Refusal>;
 
-/// The operations of a worker process. Holds at most one prepared case.
+/// The operations of a worker process, which holds at most one prepared case.
 pub trait Worker {
-    /// Introduces itself.
+    /// Introduces the worker.
     ///
     /// # Errors
-    /// Why it cannot work here.
+    /// The reason for which it cannot work here.
     fn hello(&mut self) -> Result<Hello, Refusal>;
 
-    /// Makes a case ready, dropping any other: inputs from the seed, one first
-    /// call on poisoned outputs, and the check against float64.
+    /// Prepares a case and drops the one before: makes inputs from the seed, makes a first call on
+    /// poisoned outputs, and checks the results against float64.
     ///
     /// # Errors
-    /// Why this case cannot be timed.
+    /// The reason for which this case cannot be timed.
     fn prepare(&mut self, request: &Prepare) -> Result<Prepared, Refusal>;
 
-    /// Times the prepared case, and calls `pause` after every so many samples as are asked for.
+    /// Times the prepared case. Calls `pause` whenever the number of samples in
+    /// `request.pause_every` is reached.
     ///
     /// # Errors
-    /// When none is prepared, or the call fails.
+    /// No case is prepared, or the call fails.
     fn measure(&mut self, request: &Measure, pause: Pause<'_>) -> Result<Measured, Refusal>;
 
     /// Makes calls of the prepared case, which the harness times by its own clock.
     ///
     /// # Errors
-    /// When none is prepared, the call fails, or the worker does not do so.
+    /// No case is prepared, the call fails, or the worker does not support this.
     fn repeat(&mut self, request: Repeat) -> Result<(), Refusal> {
         let _ = request;
         let reason = "this worker repeats no calls for the harness's clock";
         Err(Refusal::Unsupported(reason.to_owned()))
     }
 
-    /// Counts what one call of the prepared case does: its structure, what the device did and when,
-    /// in calls that are recorded as the last samples were taken too, and the hardware counters that
-    /// `metrics` name.
+    /// Counts what a call of the prepared case does: its structure, the device's operations with
+    /// their times (also in calls that are recorded in the way the last samples were taken), and
+    /// the hardware counters in `metrics`.
     ///
     /// # Errors
-    /// When none is prepared, or the call fails.
+    /// No case is prepared, or the call fails.
     fn census(&mut self, metrics: &[String]) -> Result<Census, Refusal>;
 
-    /// Measures what the device reaches at the most, with no case prepared.
+    /// Measures the device's peak performance; needs no prepared case.
     ///
     /// # Errors
-    /// Why it is not known.
+    /// The reason for which it is unknown.
     fn peak(&mut self, dtypes: &[Dtype]) -> Result<Peak, Refusal> {
         let _ = dtypes;
         Err(Refusal::Unsupported(
@@ -114,12 +115,11 @@ pub trait Worker {
     fn release(&mut self);
 }
 
-/// Serves requests on descriptors 3 and 4 until `Shutdown` or end of input. In a container, which
-/// they do not reach, a connection to the socket that `REGATTA_SOCKET` names is both.
+/// Serves requests on descriptors 3 and 4 until `Shutdown` or end of input. In a container, where
+/// these descriptors do not exist, a connection to the socket in `REGATTA_SOCKET` replaces both.
 ///
 /// # Errors
-/// When the descriptors are not open (the process was not started as a worker)
-/// or the channel breaks.
+/// The descriptors are not open (this process was not started as a worker), or the channel breaks.
 pub fn serve_on_descriptors(worker: &mut dyn Worker) -> io::Result<()> {
     let (requests, mut replies) = match (open(REQUEST_FD), std::env::var_os(SOCKET_VARIABLE)) {
         (Err(_), Some(path)) => {
@@ -129,7 +129,7 @@ pub fn serve_on_descriptors(worker: &mut dyn Worker) -> io::Result<()> {
         (requests, _) => (requests?, open(REPLY_FD)?),
     };
     let requests = BufReader::new(requests);
-    // Says which process replies, before any code under test runs.
+    // Identifies the replying process before any code under test runs.
     if replies.metadata()?.file_type().is_socket() {
         replies.write_all(b"\n")?;
     }
@@ -148,15 +148,15 @@ fn open(fd: RawFd) -> io::Result<File> {
              (try `regatta worker check`)"
         ))
     })?;
-    // SAFETY: the descriptor is open, was given to this process by the harness for
-    // this purpose, and nothing else in the process uses it.
+    // SAFETY: the descriptor is open, the harness gave it to this process for this purpose, and
+    // nothing else in the process uses it.
     Ok(unsafe { File::from_raw_fd(fd) })
 }
 
-/// Serves requests read from `requests`, answering on `replies`.
+/// Serves requests from `requests`, with replies to `replies`.
 ///
 /// # Errors
-/// When the channel breaks. A malformed request is answered, not an error.
+/// The channel breaks. A malformed request is not an error; it gets a reply.
 pub fn serve(
     worker: &mut dyn Worker,
     requests: impl BufRead,
@@ -191,8 +191,8 @@ pub fn serve(
     Ok(())
 }
 
-/// Replies to request `id` that the measurement is paused, and waits for `Resume`, whose id the
-/// next reply has.
+/// Replies to request `id` that the measurement is paused, and waits for `Resume`. `id` becomes
+/// that of `Resume`, which the next reply answers.
 fn resumed(
     id: &mut u64,
     device_ns: Vec<Nanoseconds>,
@@ -212,7 +212,7 @@ fn resumed(
     }
 }
 
-/// Answers one request. A panic in a kernel costs the case, not the worker.
+/// Answers one request. If a kernel panics, only the case fails, not the worker.
 fn answer(worker: &mut dyn Worker, body: RequestBody, pause: Pause<'_>) -> ReplyBody {
     let answered = catch_unwind(AssertUnwindSafe(|| dispatch(worker, body, pause)));
     answered.unwrap_or_else(|panic| {

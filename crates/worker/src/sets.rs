@@ -1,8 +1,8 @@
-//! Which inputs each sample is taken on, and which sample is the last.
+//! Decides which inputs each sample has, and which sample is the last.
 //!
-//! A kernel that keeps its result and gives it again would win every race. So the contents
-//! of the inputs change between samples, and the last sample has contents that no call had
-//! before: its result is then checked.
+//! A kernel that keeps its result and returns it again would be the fastest. So the contents of the
+//! inputs change between samples, and the last sample has contents that no call had before; its
+//! result is then checked.
 
 use std::time::Duration;
 
@@ -14,26 +14,27 @@ use crate::units::Nanoseconds;
 /// The set of the last sample: seed + 1.
 pub const LAST: u32 = 1;
 
-/// Which set of inputs each sample takes: 2, 3, 4, ..., and [`LAST`] last. Even a kernel that
-/// keeps results by what its inputs hold gains nothing by that.
+/// The sets of inputs of samples: 2, 3, 4, ..., and [`LAST`] for the last one. As no set repeats,
+/// even a kernel that caches results by its inputs' contents gains nothing.
 #[derive(Debug)]
 pub struct Rotation {
-    /// Samples that have a set, without the last.
+    /// Samples that have had a set, without the last one.
     taken: u32,
 }
 
 impl Rotation {
-    /// A set of its own for each sample; `None` where one was asked for, and the inputs stay.
+    /// A new set for each sample; `None` if a single set was requested, so that the inputs stay the
+    /// same.
     pub fn new(asked: u32) -> Option<Rotation> {
         (asked > 1).then_some(Rotation { taken: 0 })
     }
 
-    /// Sets there were so far, with those of the first call and the last sample.
+    /// The number of sets so far, including those of the first call and the last sample.
     pub fn sets(&self) -> u32 {
         self.taken + 2
     }
 
-    /// The set of the next sample.
+    /// The set of the next sample; `last` if it is the last one.
     pub fn next(&mut self, last: bool) -> u32 {
         if last {
             return LAST;
@@ -43,22 +44,22 @@ impl Rotation {
     }
 }
 
-/// The next sample.
+/// A sample to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// The set of its inputs; `None` where they stay.
+    /// The set of its inputs; `None` if the inputs stay the same.
     pub set: Option<u32>,
-    /// True if no other follows, where that is known beforehand.
+    /// True if it is the last one, as far as that is known beforehand.
     pub last: bool,
     /// True if a pause came before it.
     pub resumed: bool,
 }
 
-/// Takes the samples that a request asks for; `take` gives what each took of the budget, and its
-/// time. `pause` is called between two of them where the request says so.
+/// Takes the samples that a request asks for. `take` returns the part of the budget that a sample
+/// used, and its time. Calls `pause` between samples as the request says.
 ///
 /// # Errors
-/// That of a sample or a pause, after which no other is taken.
+/// The first error of a sample or a pause; no sample follows it.
 pub fn each<E: From<Refusal>>(
     request: &Measure,
     rotation: &mut Option<Rotation>,
@@ -89,8 +90,8 @@ pub fn each<E: From<Refusal>>(
     }
 }
 
-/// The numbers of the calls that are checked beside the last of `request`, from 1: one of those
-/// that are made whatever they cost, and two of all.
+/// The calls of `request` that are checked in addition to the last one, counted from 1: one of
+/// those that are made regardless of the budget, and two of all calls.
 pub fn drawn_calls(request: &Measure, draw: u64) -> [u32; 3] {
     let most = request.samples.max(request.min_samples).saturating_sub(1);
     let least = request.min_samples.saturating_sub(1).min(most);
@@ -102,27 +103,28 @@ pub fn drawn_calls(request: &Measure, draw: u64) -> [u32; 3] {
     ]
 }
 
-/// The continuation of a request for samples before the next one is taken.
+/// The decision before the next sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NextSample {
-    /// One, and more after it.
+    /// Take a sample; more will follow.
     Sample,
-    /// One, and no more.
+    /// Take a sample, the last one.
     Last,
-    /// None.
+    /// Take none.
     Enough,
 }
 
-/// So many samples the budget leaves a call whose fastest ones leave time for them: a call that is
-/// slow now and then must not end it before that shows.
+/// The number of samples that are taken even beyond the budget, if the fastest ones would leave
+/// time for that many. A call that is slow only now and then must not use up the budget before that
+/// shows.
 pub(crate) const SHOWING: u32 = 10;
 
-/// The samples so far, without the time for changing inputs.
+/// The samples so far. Times do not include changing inputs.
 #[derive(Clone, Copy, Debug, Default)]
 struct SamplesTaken {
     samples: u32,
     spent: Duration,
-    /// `None` before the first.
+    /// The fastest sample; `None` before the first.
     fastest: Option<Duration>,
 }
 
@@ -133,7 +135,7 @@ impl SamplesTaken {
         self.fastest = Some(self.fastest.map_or(sample, |fastest| fastest.min(sample)));
     }
 
-    /// True where the budget is spent.
+    /// True if the budget is spent.
     fn late(&self, request: &Measure) -> bool {
         let budget = Duration::from_millis(request.budget_ms);
         let slow = |fastest: Duration| fastest.saturating_mul(SHOWING) >= budget;
@@ -143,8 +145,8 @@ impl SamplesTaken {
     }
 }
 
-/// Decides whether another sample follows. With `known`, the last one has to be known beforehand: it is
-/// one behind which the budget would not leave time for another.
+/// Decides whether another sample follows. If `known`, the last one has to be known beforehand: it
+/// is the one after which the budget would leave no time for another.
 fn next(request: &Measure, taken: &SamplesTaken, known: bool) -> NextSample {
     let most = request.samples.max(request.min_samples);
     if taken.samples >= most || (taken.late(request) && !known) {
@@ -186,7 +188,8 @@ mod tests {
         assert_eq!((order, rotation.sets()), (vec![2, 3, 4, LAST], 5));
     }
 
-    /// Samples that a request comes to where each takes so many milliseconds.
+    /// The number of samples if each takes `each_ms` milliseconds, and whether the last was known
+    /// beforehand.
     fn taken(request: &Measure, each_ms: u64, known: bool) -> (u32, bool) {
         let (mut taken, mut known_last) = (0, false);
         let mut rotation = known.then_some(Rotation { taken: 0 });
@@ -255,7 +258,7 @@ mod tests {
             };
             assert_eq!(samples(5, 5), 20);
             assert_eq!(samples(150, 5), 10);
-            // Ten of the fastest are beyond the budget.
+            // Ten times the fastest is beyond the budget.
             assert!((7..=9).contains(&samples(25, 25)), "{}", samples(25, 25));
             assert_eq!(samples(400, 50), 5);
         }

@@ -13,9 +13,9 @@ use crate::protocol::TensorError;
 
 /// The largest tolerable relative L2 error of a result.
 ///
-/// Backward is given twice as much: `ds = p ∘ (dp - δ)` subtracts two rounded
-/// numbers of the same size, and the stored `out` from which δ comes is rounded too.
-/// `Both` stands for its looser half; ask for the half a result belongs to.
+/// Backward has twice the limit: `ds = p ∘ (dp - δ)` subtracts two rounded numbers of similar size,
+/// and the stored `out`, from which δ is computed, is rounded too. `Both` has the limit of
+/// backward; ask for the direction to which a result belongs.
 ///
 /// | type | unit | correct kernels | forward limit |
 /// |---|---|---|---|
@@ -39,10 +39,10 @@ pub fn limit(dtype: Dtype, tf32: bool, direction: Direction) -> f64 {
     }
 }
 
-/// Holds a result's error, as a worker reports it, to its [`limit`].
+/// Compares a result's error, as a worker reports it, with its [`limit`].
 ///
 /// # Errors
-/// The figure and the limit; `None` means that the result was not finite.
+/// The error and the limit. `None` means that the result was not finite.
 pub fn tolerable(
     dtype: Dtype,
     tf32: bool,
@@ -64,9 +64,9 @@ pub fn tolerable(
     }
 }
 
-/// A root mean square below which a float64 result is zero in exact arithmetic: `dq` where
-/// each query sees one key, for example. A relative error means nothing there, and the root
-/// mean square of the result itself stands in its place.
+/// A float64 result with a smaller root mean square is zero in exact arithmetic: for example `dq`
+/// if each query sees one key. A relative error has no meaning then, and the root mean square of
+/// the result itself is used instead.
 pub const ZERO: f64 = 1e-12;
 
 /// Sums over the elements of a result and its reference.
@@ -80,12 +80,12 @@ pub struct ErrorSums {
     pub norm: f64,
     /// `max |result - reference|`.
     pub largest: f64,
-    /// True when every element of the result is finite.
+    /// True if every element of the result is finite.
     pub finite: bool,
 }
 
 impl ErrorSums {
-    /// Sums over nothing yet, of a result that is finite as far as is known.
+    /// Empty sums.
     pub fn new() -> ErrorSums {
         ErrorSums {
             finite: true,
@@ -93,7 +93,7 @@ impl ErrorSums {
         }
     }
 
-    /// Takes in elements of a result, and as many of its reference.
+    /// Adds elements of a result and of its reference.
     pub fn compare(&mut self, result: &[f32], reference: &[f64]) {
         for (&found, right) in result.iter().zip(reference) {
             let difference = f64::from(found) - right;
@@ -105,7 +105,7 @@ impl ErrorSums {
         self.elements += reference.len() as u64;
     }
 
-    /// Takes in whole numbers likewise, whose differences are exact.
+    /// Adds whole numbers, whose differences are exact.
     pub fn compare_whole(&mut self, result: &[i64], reference: &[i64]) {
         for (&found, &right) in result.iter().zip(reference) {
             let difference = (i128::from(found) - i128::from(right)) as f64;
@@ -116,7 +116,7 @@ impl ErrorSums {
         self.elements += reference.len() as u64;
     }
 
-    /// Takes in the sums over other elements of the same result.
+    /// Adds the sums over other elements of the same result.
     pub fn add(&mut self, other: &ErrorSums) {
         self.elements += other.elements;
         self.squares += other.squares;
@@ -125,8 +125,8 @@ impl ErrorSums {
         self.finite &= other.finite;
     }
 
-    /// The figures of the protocol. Where the reference is zero, a relative error means
-    /// nothing: the root mean square of the result stands in its place.
+    /// The errors as in the protocol. If the reference is zero, the root mean square of the result
+    /// replaces the relative error.
     pub fn error(&self) -> TensorError {
         let count = self.elements.max(1) as f64;
         let zero = (self.norm / count).sqrt() < ZERO;
@@ -139,19 +139,19 @@ impl ErrorSums {
     }
 }
 
-/// The expected result, without the whole reference.
+/// The expected result, represented by single elements and its size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expected {
     /// Single elements of the reference, each with its index.
     pub probes: Vec<(u64, f64)>,
-    /// The sum of squares of the parts of the reference that hold them.
+    /// The sum of squares over the parts of the reference that contain the probes.
     pub squares: f64,
-    /// Elements of these parts.
+    /// The number of elements in these parts.
     pub elements: u64,
 }
 
 impl Expected {
-    /// The sample of a whole tensor in logical order.
+    /// The expected values of a whole tensor in logical order.
     pub fn from_tensor(reference: &[f64], probes: usize, draw: Option<u64>) -> Expected {
         let elements = reference.len() as u64;
         let at = |index: u64| Some((index, *reference.get(index as usize)?));
@@ -163,8 +163,8 @@ impl Expected {
         }
     }
 
-    /// The usual size of an element; 1 where the reference is [`ZERO`], so that a
-    /// result is held to its own size.
+    /// The root mean square of the elements; 1 if the reference is [`ZERO`], so that a result is
+    /// compared with its own size.
     fn scale(&self) -> f64 {
         let rms = (self.squares / self.elements.max(1) as f64).sqrt();
         if rms < ZERO { 1.0 } else { rms }
@@ -173,13 +173,13 @@ impl Expected {
 
 /// Compares single elements of a result with the reference's.
 ///
-/// `limit` is the tensor's [`limit`]. An element may be off by
-/// `limit · (8 · RMS + |element|)`: rounding noise is about Gaussian around `limit · RMS` at
-/// the most, and the first rows of a causal mask are larger than the rest. Where the reference
-/// is [`ZERO`], 1 stands in the place of its root mean square.
+/// `limit` is the tensor's [`limit`]. An element may be off by `limit · (8 · RMS + |element|)`:
+/// rounding noise is about Gaussian with a deviation of at most `limit · RMS`, and the first rows
+/// of a causal mask are larger than the rest. If the reference is [`ZERO`], 1 replaces its root
+/// mean square.
 ///
 /// # Errors
-/// Names the tensor and the index of the first element that is off.
+/// The tensor and the index of the first element that is off.
 pub fn probes_agree(
     tensor: &str,
     probes: &[Option<f64>],
@@ -225,7 +225,7 @@ mod tests {
         assert!(probes_agree("dk", &probes, &expected, 1e-3).is_err());
     }
 
-    /// The `dq` of one key on an H200: the reference is 0, or a little beside it.
+    /// The `dq` of one key on an H200: the reference is 0, or nearly 0.
     #[test]
     fn where_the_reference_is_zero_a_result_is_held_to_its_own_size() {
         for noise in [0.0, 3e-17] {

@@ -1,6 +1,6 @@
-//! Times, ratios, shares and sizes as types: what is held, computed with, kept in files and
-//! printed, in one style everywhere. Times are in `µs`, a change goes from what was `→` to
-//! what is, a factor is `2.01x`.
+//! Times, ratios, shares and sizes as types, which code computes with, files store, and reports
+//! print in one style. Times are in `µs`, a change is printed as `before → after`, a factor as
+//! `2.01x`.
 //!
 //! | type | is | prints |
 //! |---|---|---|
@@ -13,22 +13,21 @@
 //! | [`Bytes`] | a size | `1.50 MiB` |
 //! | [`Digits`] | a number without a unit | `52.8` |
 //!
-//! Each is a number in a file (`serde(transparent)`), and a number of its unit to the
-//! arithmetic: two times make a [`Ratio`], a time and a ratio a time, and two times are
-//! never multiplied. Their numbers are public (`time.0`), for formulas of their own.
+//! In a file each is a number (`serde(transparent)`). In arithmetic each has a unit: two times give
+//! a [`Ratio`], a time and a ratio give a time, and two times cannot be multiplied. Their numbers
+//! are public (`time.0`) for other formulas.
 //!
-//! A leaf: it imports nothing of ours. Every figure prints something for every value:
-//! [`NONE`] for a missing number. A width pads, and a precision is heeded by
-//! [`Share`] alone.
+//! This module imports no other one of this crate. Every type prints something for every value:
+//! [`NONE`] for a missing number. A width pads; only [`Share`] uses a precision.
 
 use std::fmt;
 
-/// A number with a unit: what the types of this module have in common.
+/// A number with a unit: the common interface of this module's types.
 ///
-/// For statistics whose result is in the unit of their values, such as a median. Those
-/// without one take plain numbers ([`numbers`]).
+/// For statistics whose result has the unit of their values, such as a median. Those whose result
+/// has none take plain numbers ([`numbers`]).
 pub trait Dimensioned: Copy {
-    /// So many of the unit.
+    /// A quantity of `number` units.
     fn from_number(number: f64) -> Self;
 
     /// The number of units.
@@ -50,7 +49,7 @@ pub fn is_zero<N: Default + PartialEq>(count: &N) -> bool {
     *count == N::default()
 }
 
-/// The default of counts that files and messages leave out where they are 1.
+/// The default of counts that files and messages leave out if they are 1.
 pub fn one() -> u32 {
     1
 }
@@ -60,12 +59,12 @@ pub fn is_one(count: &u32) -> bool {
     *count == 1
 }
 
-/// So many of a unit each: `quantities::<Nanoseconds>([1.0, 2.0])`.
+/// Several quantities of one unit: `quantities::<Nanoseconds>([1.0, 2.0])`.
 pub fn quantities<Q: Dimensioned>(numbers: impl IntoIterator<Item = f64>) -> Vec<Q> {
     numbers.into_iter().map(Q::from_number).collect()
 }
 
-/// Plain numbers, for what is computed without a unit.
+/// Plain numbers, for computations without a unit.
 pub fn numbers<Q: Dimensioned>(quantities: &[Q]) -> Vec<f64> {
     quantities
         .iter()
@@ -87,27 +86,27 @@ macro_rules! quantity {
         }
 
         impl $name {
-            /// True for what is neither infinite nor no number.
+            /// False for infinities and NaN.
             pub fn is_finite(self) -> bool {
                 self.0.is_finite()
             }
 
-            /// An order of all values, NaN included.
+            /// A total order of all values, including NaN.
             pub fn total_cmp(&self, other: &$name) -> std::cmp::Ordering {
                 self.0.total_cmp(&other.0)
             }
 
-            /// The smaller one; NaN counts for nothing.
+            /// The smaller one; ignores NaN.
             pub fn min(self, other: $name) -> $name {
                 $name(self.0.min(other.0))
             }
 
-            /// The larger one; NaN counts for nothing.
+            /// The larger one; ignores NaN.
             pub fn max(self, other: $name) -> $name {
                 $name(self.0.max(other.0))
             }
 
-            /// The size without a sign.
+            /// The absolute value.
             pub fn abs(self) -> $name {
                 $name(self.0.abs())
             }
@@ -115,8 +114,8 @@ macro_rules! quantity {
     };
 }
 
-/// The results of two quantities, or a quantity and a number: each row a type, an operator by its
-/// trait, method and sign, what stands behind it, and the result.
+/// Operators between two quantities, or a quantity and a number. Each row has the left type, the
+/// operator's trait, method and sign, the right type, and the type of the result.
 macro_rules! operators {
     ($($left:ident $trait:ident $method:ident $sign:tt $right:ty = $result:ident;)+) => {$(
         impl std::ops::$trait<$right> for $left {
@@ -139,10 +138,10 @@ pub use time::{Bytes, Elapsed, Nanoseconds, Rate, from_to, part_of};
 /// The text for a missing number.
 pub const NONE: &str = "–";
 
-/// Between what was and what is, everywhere.
+/// The sign between the value before and the value after, everywhere.
 pub const ARROW: &str = "→";
 
-/// A number with three digits or more: `2.64`, `52.8`, `118.6`, `4096`.
+/// A number with at least three digits: `2.64`, `52.8`, `118.6`, `4096`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Digits(pub f64);
 
@@ -166,8 +165,8 @@ pub fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{plural}")
 }
 
-/// Writes a figure as wide as it is asked for. `Formatter::pad` would cut it off at the
-/// precision, which is a number of decimal places here.
+/// Pads a text to the formatter's width. `Formatter::pad` would cut it at the precision, which is a
+/// number of decimal places here.
 fn put(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     let missing = f.width().unwrap_or(0).saturating_sub(text.chars().count());
     let before = match f.align() {

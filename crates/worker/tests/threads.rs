@@ -1,4 +1,4 @@
-//! Threads and waits of a call. Alone in its process, in which threads of other tests would count.
+//! Threads and waits of a call. Alone in its process, because threads of other tests would count.
 
 use std::hint::black_box;
 use std::process::{Child, Command};
@@ -15,7 +15,7 @@ use regatta_worker::protocol::{Cache, Measure, Measured};
 const WORK: Duration = Duration::from_millis(10);
 const WORK_NS: f64 = 1e7;
 
-/// Computes for so much CPU time of the thread that calls it.
+/// Computes until the calling thread has used `work` of CPU time.
 fn compute(work: Duration) {
     let clock = || Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap());
     let begin = clock();
@@ -61,7 +61,7 @@ fn measured(call: impl FnMut()) -> Measured {
     .unwrap()
 }
 
-/// A loop of another process, which ends with the test.
+/// A busy loop in another process, which ends with the test.
 struct BusyProcess(Child);
 
 impl Drop for BusyProcess {
@@ -71,7 +71,7 @@ impl Drop for BusyProcess {
     }
 }
 
-/// A thread that computes when it is asked to.
+/// A thread that computes on request.
 fn computing_thread(done: Sender<()>) -> Sender<Duration> {
     let (ask, asked): (_, Receiver<Duration>) = channel();
     thread::spawn(move || {
@@ -85,7 +85,7 @@ fn computing_thread(done: Sender<()>) -> Sender<Duration> {
 
 #[test]
 fn a_call_has_its_threads_and_on_one_thread_no_waits_for_a_core() {
-    // Threads that sleep do not count, nor one that hands out work and waits for it.
+    // Sleeping threads do not count, and neither does one that distributes work and waits.
     let (done, wait) = channel();
     let pool: Vec<_> = (0..3).map(|_| computing_thread(done.clone())).collect();
     for (others, own, threads) in [

@@ -1,8 +1,7 @@
-//! The one table of a problem's axes: what each is called, how it is written, and what it
-//! is where nothing is said of it.
+//! The table of a problem's axes: their names, the form of their values, and their defaults.
 //!
-//! Ids, facets, selectors, sweeps and checks follow from it. A new axis is a row here and a
-//! field of [`Attention`]; `tests/vectors/axes.json` shows the table to other languages.
+//! Ids, facets, selectors, sweeps and checks follow from it. A new axis is a row here and a field
+//! of [`Attention`]. `tests/vectors/axes.json` has the table for other languages.
 
 use super::{Attention, Layout, Mask, Projection, ProjectionKind, Varlen};
 use crate::case::{Dtype, ParseError};
@@ -11,10 +10,10 @@ use crate::operator::Direction;
 /// One axis.
 #[derive(Clone, Copy, Debug)]
 pub struct Axis {
-    /// The name in suites, selectors and reports, and except for those of a projection on the
-    /// wire.
+    /// The name in suites, selectors and reports, and on the wire except for the axes of a
+    /// projection.
     pub name: &'static str,
-    /// The description in a schema.
+    /// The description for a schema.
     about: &'static str,
     /// The form of its values.
     pub(super) form: Form,
@@ -27,46 +26,48 @@ pub struct Axis {
 /// The form of an axis's values: in a suite, and as a token of an id.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Form {
-    /// A whole number from 1 to [`MAX_AXIS`](crate::case::MAX_AXIS); in an id behind these
+    /// A whole number from 1 to [`MAX_AXIS`](crate::case::MAX_AXIS). In an id it follows these
     /// letters.
     Number(&'static str),
-    /// One of a few words, each as a suite and as an id says it.
+    /// One of a few words, each in the form for suites and the form for ids.
     Choice(fn() -> Vec<AxisWord>),
-    /// A [`Mask`] by its name.
+    /// The name of a [`Mask`].
     Mask,
-    /// [`Varlen`]; in an id behind these letters.
+    /// A [`Varlen`]. In an id it follows these letters.
     Lengths(&'static str),
-    /// One of a few words; an id says it as the letters of the [`Form::Width`].
+    /// One of a few words. In an id it is the prefix of the [`Form::Width`].
     Layer(fn() -> Vec<AxisWord>),
-    /// A whole number, as [`Form::Number`]; in an id behind the short word of this axis.
+    /// A whole number, as [`Form::Number`]. In an id it follows the short word of the axis with
+    /// this name.
     Width(&'static str),
 }
 
-/// A word that an axis can be: in suites, selectors and reports, and on the wire; and in ids.
+/// A word that an axis can have: the form for suites, selectors, reports and the wire; and the form
+/// for ids.
 pub type AxisWord = (&'static str, &'static str);
 
 /// The default of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unset {
-    /// It must be said; by this name, where it goes by several.
+    /// None: a value must be given. The text is the name under which to ask for it.
     Refused(&'static str),
-    /// This.
+    /// This value.
     Is(&'static str),
-    /// The value of that axis.
+    /// The value of this other axis.
     As(&'static str),
-    /// Nothing: the problem is without it.
+    /// The problem is without a value.
     Absent,
-    /// Nothing, unless that axis is said: then it must be, too.
+    /// The problem is without a value, unless this other axis is given: then this one must be, too.
     With(&'static str),
 }
 
-/// Sets `seq_q` and `seq_k` alike, in sweeps and selectors.
+/// Sets both `seq_q` and `seq_k` in sweeps and selectors.
 pub const SEQ: &str = "seq";
 
 /// The axes that [`SEQ`] stands for.
 pub const SEQ_AXES: [&str; 2] = ["seq_q", "seq_k"];
 
-/// An axis that is a number and the field of this name.
+/// An axis that is a number, in the field with its name.
 macro_rules! number {
     ($field:ident, $letters:literal, $unset:expr, $about:literal) => {
         Axis {
@@ -83,7 +84,7 @@ macro_rules! number {
     };
 }
 
-/// An axis that is one of a type's values, and the field of this name.
+/// An axis that is a value of an enum, in the field with its name.
 macro_rules! choice {
     ($field:ident, $type:ty, $short:expr, $unset:literal, $about:literal) => {
         Axis {
@@ -100,7 +101,7 @@ macro_rules! choice {
     };
 }
 
-/// An axis that is a number, and the field of this name of a projection.
+/// An axis that is a number, in the projection's field with its name.
 macro_rules! of_projection {
     ($field:ident, $form:expr, $about:literal) => {
         Axis {
@@ -123,16 +124,16 @@ macro_rules! of_projection {
     };
 }
 
-/// Axes that the lengths of a ragged batch fix.
+/// Axes whose values follow from the lengths of a ragged batch.
 const OF_LENGTHS: [&str; 3] = ["batch", "seq_q", "seq_k"];
 
-/// Axes that a projection has; the others must be what they are where nothing is said.
+/// Axes that a projection uses. All others must have their defaults.
 #[rustfmt::skip]
 const OF_PROJECTIONS: [&str; 8] = [
     "batch", "heads", "seq_q", "head_dim", "dtype", "projection", "hidden", "ranks",
 ];
 
-/// Every axis. Those that another one's value or default follows from stand before it.
+/// Every axis. An axis comes after those that its value or default depends on.
 #[rustfmt::skip]
 pub const AXES: &[Axis] = &[
     number!(batch, "b", Unset::Is("1"), "Sequences in a batch, by default 1."),
@@ -191,18 +192,18 @@ pub const AXES: &[Axis] = &[
     of_projection!(ranks, Form::Number("r"), "GPUs over which the rows of a projection are spread."),
 ];
 
-/// True for an axis that a sentence need not name beside its value: `bf16`, `causal`.
+/// True for an axis whose value needs no name in a sentence: `bf16`, `causal`.
 pub fn is_plain(name: &str) -> bool {
     ["mask", "dtype", "direction", "projection"].contains(&name)
 }
 
-/// The description of a name that a sweep may give values to.
+/// The description of a name that a sweep may set.
 pub fn about(name: &str) -> &str {
     let alias = (name == SEQ).then_some("`seq_q` and `seq_k` alike.");
     alias.or_else(|| Some(axis(name)?.about)).unwrap_or(name)
 }
 
-/// The names that a sweep may give values to: every axis, and [`SEQ`].
+/// The names that a sweep may set: every axis, and [`SEQ`].
 pub fn settable() -> impl Iterator<Item = &'static str> {
     AXES.iter().flat_map(|axis| {
         let alias = (axis.name == SEQ_AXES[0]).then_some(SEQ);
@@ -221,12 +222,12 @@ fn whole(text: &str) -> Result<u32, ParseError> {
 }
 
 impl Axis {
-    /// True where the lengths of a ragged batch fix it.
+    /// True if its value follows from the lengths of a ragged batch.
     pub fn is_of_lengths(&self) -> bool {
         OF_LENGTHS.contains(&self.name)
     }
 
-    /// True where a projection has it.
+    /// True if a projection uses it.
     pub fn is_of_projections(&self) -> bool {
         OF_PROJECTIONS.contains(&self.name)
     }
@@ -236,17 +237,17 @@ impl Axis {
         matches!(self.form, Form::Number(_) | Form::Width(_))
     }
 
-    /// True where the value, or a short word for it, is its whole token in an id.
+    /// True if its token in an id is only the value, or a short word for it.
     pub fn is_token(&self) -> bool {
         matches!(self.form, Form::Choice(_) | Form::Mask)
     }
 
-    /// True where its default is the value of another axis.
+    /// True if its default is the value of another axis.
     pub fn follows_another(&self) -> bool {
         matches!(self.unset, Unset::As(_))
     }
 
-    /// The key of its token in an id; a key may appear once.
+    /// The key of its token in an id, which may have each key once.
     pub(super) fn says(&self) -> &'static str {
         match self.form {
             Form::Lengths(_) => SEQ_AXES[0],
@@ -255,23 +256,23 @@ impl Axis {
         }
     }
 
-    /// The value of a problem, as a suite writes it; `None` where the problem is without it.
+    /// The value in a problem, as suites write it; `None` if the problem has none.
     pub fn value(&self, problem: &Attention) -> Option<String> {
         (self.get)(problem)
     }
 
-    /// Gives it a value. Axes before it in the table have theirs already.
+    /// Sets the value. Axes before it in the table must be set already.
     ///
     /// # Errors
-    /// When the text is not one of its values.
+    /// The text is not one of its values.
     pub fn set(&self, problem: &mut Attention, text: &str) -> Result<(), ParseError> {
         (self.set)(problem, text)
     }
 
-    /// A word of a suite for it, as it is written in a report.
+    /// Checks a value from a suite, and returns it as reports write it.
     ///
     /// # Errors
-    /// When the text is not one of its values, whatever the other axes are.
+    /// The text is not one of its values, whatever the other axes are.
     pub fn check(&self, text: &str) -> Result<String, ParseError> {
         match self.form {
             Form::Number(_) | Form::Width(_) => whole(text).map(|number| number.to_string()),
@@ -296,7 +297,7 @@ impl Axis {
         }
     }
 
-    /// The token in an id: none for a default.
+    /// The token in an id; `None` for a default.
     pub(super) fn token(&self, problem: &Attention) -> Option<String> {
         if self.is_of_lengths() && problem.varlen.is_some() {
             return None;
@@ -322,7 +323,7 @@ impl Axis {
         }
     }
 
-    /// The words that it can be; empty unless it is such a choice.
+    /// The words that it can have; empty unless it is a choice of words.
     pub fn words(&self) -> Vec<AxisWord> {
         match self.form {
             Form::Choice(words) | Form::Layer(words) => words(),
@@ -330,8 +331,8 @@ impl Axis {
         }
     }
 
-    /// The place of its token in an id: the lengths of a ragged batch where the length of
-    /// other problems does.
+    /// The place of its token in an id. The lengths of a ragged batch are at the place of the
+    /// sequence length.
     pub(super) fn place(&self) -> usize {
         let at = |name| AXES.iter().position(|axis| axis.name == name);
         at(self.says()).or(at(self.name)).unwrap_or(AXES.len())

@@ -1,4 +1,4 @@
-//! The errors of results against the float64 reference, which several variants on one problem share.
+//! Compares results with the float64 reference, which several variants of a problem share.
 
 use std::sync::Arc;
 
@@ -11,15 +11,16 @@ use crate::operator::{Direction, Problem};
 use crate::protocol::{Checked, PROBES};
 use crate::tolerance::ErrorSums;
 
-/// References that are kept, however large.
+/// The number of references that are cached regardless of their size.
 const MAX_REFERENCES: usize = 4;
 
-/// The most bytes of references beyond these: many small problems come again in random order.
+/// Further references are cached while all of them have at most this many bytes: many small
+/// problems recur in random order.
 const MAX_BYTES: u128 = 256 << 20;
 
-/// A timed call that is checked beside the last one.
+/// A timed call that is checked in addition to the last one.
 pub struct DrawnCall {
-    /// Counted from 1.
+    /// The number of the call, from 1.
     pub number: u32,
     /// The seed of its inputs.
     pub seed: u64,
@@ -27,7 +28,7 @@ pub struct DrawnCall {
     pub results: Vec<Vec<f32>>,
 }
 
-/// The planes of a reference: all of a problem, or those that a draw chooses.
+/// Planes of a reference: all of a problem, or those that a draw chooses.
 struct CachedReference {
     problem: Attention,
     seed: u64,
@@ -35,12 +36,12 @@ struct CachedReference {
     references: Arc<Vec<PlaneReference>>,
 }
 
-/// Which planes of results are compared.
+/// The planes of results that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planes {
-    /// All, for the check of the first call.
+    /// All planes, for the check of the first call.
     All,
-    /// Those of [`checked_runs`], by the draw that moves them.
+    /// The planes of [`checked_runs`] for this draw.
     Drawn(u64),
 }
 
@@ -51,17 +52,17 @@ impl CachedReference {
     }
 }
 
-/// References of the last few problems, so that several variants, layouts and directions of one
-/// problem pay once.
+/// The references of the last few problems, so that they are computed once for several variants,
+/// layouts and directions of a problem.
 #[derive(Default)]
 pub struct References(Vec<CachedReference>);
 
 impl References {
-    /// Compares planes of results, which come in the order of the problem's own. The whole of each
-    /// is looked at for elements that are not finite.
+    /// Compares planes of results, which are in the order of the problem's results. All elements of
+    /// each result are checked for being finite.
     ///
     /// # Errors
-    /// A reference that does not fit into memory, or results of other sizes.
+    /// The reference does not fit into memory, or results have other sizes.
     pub fn check(
         &mut self,
         problem: &Problem,
@@ -107,8 +108,8 @@ impl References {
         Ok(checked)
     }
 
-    /// Compares a plane of a timed call's results, drawn by the call's number, and puts its errors
-    /// in the place of smaller ones.
+    /// Compares a plane of a timed call's results, which the call's number determines. Replaces
+    /// errors in `checked` that are smaller.
     ///
     /// # Errors
     /// As [`check`](References::check).
@@ -140,7 +141,8 @@ impl References {
         seed: u64,
         planes: Planes,
     ) -> Result<Arc<Vec<PlaneReference>>, TooLarge> {
-        // Layout and direction change nothing about the values, and gradients come with forward.
+        // Values do not depend on layout and direction, and a reference with gradients has forward
+        // too.
         let wanted = problem.same_values();
         let both = wanted.with(Direction::Both);
         let serves = |cached: &CachedReference| {
@@ -177,8 +179,8 @@ impl References {
         Ok(references)
     }
 
-    /// Drops the longest unused, the last ones, before another is computed: two large references
-    /// may not fit at once.
+    /// Drops the references that were unused for longest (the last ones) before another is
+    /// computed: two large references may not fit into memory at the same time.
     fn make_room(&mut self) {
         while self.0.len() >= MAX_REFERENCES
             && self.0.iter().map(CachedReference::bytes).sum::<u128>() > MAX_BYTES

@@ -1,4 +1,4 @@
-//! Functions over slices as variants on the processor.
+//! Turns functions over slices into variants on the processor.
 
 use rayon::prelude::*;
 
@@ -15,39 +15,40 @@ use crate::serve::Refusal;
 /// The inputs of a call, in logical order, rounded to the problem's type.
 #[derive(Clone, Debug, Default)]
 pub struct Tensors {
-    /// Queries `[batch, seq_q, heads, head_dim]`, or packed where lengths are ragged.
+    /// Queries `[batch, seq_q, heads, head_dim]`, packed if lengths are ragged.
     pub q: Vec<f32>,
     /// Keys `[batch, seq_k, kv_heads, head_dim]`.
     pub k: Vec<f32>,
     /// Values `[batch, seq_k, kv_heads, head_dim_v]`.
     pub v: Vec<f32>,
-    /// Gradient of the output, as `out`: `[batch, seq_q, heads, head_dim_v]`.
+    /// Gradient of the output, with the shape of `out`: `[batch, seq_q, heads, head_dim_v]`.
     pub dout: Vec<f32>,
 }
 
-/// The call that is timed: gives `out`; for `backward` `dq`, `dk` and `dv`; for `both` all four in this
-/// order, each as the tensor it belongs to.
+/// The function that is timed. Returns `out`; for `backward` `dq`, `dk` and `dv`; for `both` all
+/// four in this order. Each has the shape of the tensor that it belongs to.
 pub type Compute = fn(&Attention, &Tensors) -> Vec<Vec<f32>>;
 
-/// A function, and what it can do.
+/// A function, and what it supports.
 #[derive(Clone, Copy, Debug)]
 pub struct Function {
     /// The name of the variant: `naive` of worker `mine` is `mine/naive` in a suite.
     pub name: &'static str,
-    /// In a line.
+    /// A description in one line.
     pub summary: &'static str,
-    /// The types that it computes in; others are unsupported.
+    /// The types that it computes in.
     pub dtypes: &'static [Dtype],
-    /// The directions that it has.
+    /// The directions that it computes.
     pub directions: &'static [Direction],
-    /// Why it does not do a problem, for example one with a mask; `None`: it does.
+    /// The reason for which it does not compute a problem, for example one with a mask. `None`: it
+    /// does.
     pub unsupported: fn(&Attention) -> Option<String>,
-    /// The call.
+    /// The function.
     pub compute: Compute,
 }
 
 impl Function {
-    /// One that computes `out` in f32, whatever the problem.
+    /// A function that computes `out` in f32 for any problem.
     pub fn forward(name: &'static str, summary: &'static str, compute: Compute) -> Function {
         Function {
             name,
@@ -89,7 +90,7 @@ impl From<Function> for ProcessorVariant {
     }
 }
 
-/// A function on a problem.
+/// A function with a problem's inputs.
 struct FunctionCase {
     problem: Attention,
     seed: u64,
@@ -114,7 +115,7 @@ impl ProcessorCase for FunctionCase {
     }
 }
 
-/// Writes the inputs of a seed, in logical order, rounded to a type.
+/// Fills `values` with the inputs of a seed in logical order, rounded to a type.
 pub fn fill(values: &mut [f32], seed: u64, tensor: Tensor, dtype: Dtype) {
     values.par_iter_mut().enumerate().for_each(|(i, value)| {
         *value = rounded(element(seed, tensor, i as u64), dtype) as f32;

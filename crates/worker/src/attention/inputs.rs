@@ -2,7 +2,7 @@
 
 use crate::inputs::{GOLDEN, mixed};
 
-/// Which tensor an element belongs to. The numbers are part of the protocol.
+/// The tensor to which an element belongs. The numbers are part of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Tensor {
@@ -18,9 +18,9 @@ pub enum Tensor {
 
 /// Element `index` of a tensor, uniform in `[-√3, √3)`: mean 0, variance 1.
 ///
-/// `index` counts in logical order, `[batch, seq, heads, head_dim]` with the last
-/// axis fastest (`[total, heads, head_dim]` when ragged), whatever the physical
-/// layout. The value is not yet rounded to the problem's dtype.
+/// `index` counts in logical order, `[batch, seq, heads, head_dim]` with the last axis contiguous
+/// (`[total, heads, head_dim]` if ragged), for any physical layout. The value is not yet rounded to
+/// the problem's dtype.
 pub fn element(seed: u64, tensor: Tensor, index: u64) -> f64 {
     let counter = (tensor as u64)
         .wrapping_shl(40)
@@ -35,7 +35,7 @@ pub fn element(seed: u64, tensor: Tensor, index: u64) -> f64 {
 mod tests {
     use super::*;
 
-    /// These are in docs/PROTOCOL.md as test vectors for authors of workers.
+    /// docs/PROTOCOL.md has these as test vectors for authors of workers.
     #[test]
     fn frozen_values() {
         let first: Vec<f64> = (0..3).map(|i| element(42, Tensor::Q, i)).collect();

@@ -1,4 +1,4 @@
-//! Which keys a query may see.
+//! Masks: the keys that a query may see.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::case::{ParseError, refuse};
 
-/// The place of the diagonal of a causal or windowed mask when `seq_q != seq_k`.
+/// The position of the diagonal of a causal or windowed mask if `seq_q != seq_k`.
 ///
-/// PyTorch's SDPA and cuDNN's default align it top-left; FlashAttention (since
-/// 2.1), FlashInfer and decoding in general align it bottom-right.
+/// PyTorch's SDPA and the default of cuDNN align it top-left; FlashAttention (since 2.1),
+/// FlashInfer and decoding in general align it bottom-right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Align {
-    /// Query 0 stands beside key 0.
+    /// Query 0 is at key 0.
     TopLeft,
-    /// The last query stands beside the last key.
+    /// The last query is at the last key.
     BottomRight,
 }
 
@@ -34,7 +34,7 @@ pub struct Mask {
     pub left: Option<u32>,
     /// Keys visible after the query's own position; `None`: all of them.
     pub right: Option<u32>,
-    /// The rule that finds the query's own position among the keys.
+    /// The rule for the query's own position among the keys.
     pub align: Align,
 }
 
@@ -46,7 +46,7 @@ impl Mask {
         align: Align::TopLeft,
     };
 
-    /// Every query sees its own position and what comes before.
+    /// Every query sees its own position and all before it.
     pub const fn causal(align: Align) -> Mask {
         Mask {
             left: None,
@@ -64,13 +64,12 @@ impl Mask {
         }
     }
 
-    /// True when every query sees every key whatever the lengths.
+    /// True if every query sees every key, for any lengths.
     pub fn is_full(&self) -> bool {
         self.left.is_none() && self.right.is_none()
     }
 
-    /// The keys that query `i` sees, as a half-open range within `0..seq_k`.
-    /// Empty when it sees none.
+    /// The keys that query `i` sees, as a half-open range within `0..seq_k`. Empty if it sees none.
     pub fn visible(&self, i: usize, seq_q: usize, seq_k: usize) -> std::ops::Range<usize> {
         let own = i as i64
             + match self.align {
@@ -86,8 +85,8 @@ impl Mask {
         first..end.max(first)
     }
 
-    /// The same mask written in the one canonical way for these lengths: where
-    /// both alignments mean the same thing, top-left.
+    /// The canonical form of this mask: top-left if both alignments are equivalent (`square`, or a
+    /// full mask).
     pub fn canonical(mut self, square: bool) -> Mask {
         if square || self.is_full() {
             self.align = Align::TopLeft;
@@ -97,8 +96,7 @@ impl Mask {
 
     /// The name in a case id, for example `causal`, `causal-br`, `window-128-0`.
     ///
-    /// `square` says that `seq_q == seq_k`: then there is nothing to align and
-    /// the suffix is left out.
+    /// If `square`, `seq_q == seq_k` and the name has no suffix for alignment.
     pub fn name(&self, square: bool) -> String {
         let band = match (self.left, self.right) {
             (None, None) => return "full".to_owned(),
@@ -115,11 +113,11 @@ impl Mask {
         }
     }
 
-    /// Parses a mask name where it is known whether `seq_q == seq_k`.
+    /// Parses a mask name. `square` says whether `seq_q == seq_k`.
     ///
     /// # Errors
-    /// When the name is not a mask, or when it leaves open which diagonal is meant
-    /// although `seq_q != seq_k`.
+    /// The name is not a mask, or it does not say which diagonal is meant although
+    /// `seq_q != seq_k`.
     pub fn parse(name: &str, square: bool) -> Result<Mask, ParseError> {
         let mask: Mask = name.parse()?;
         let says_align = name.ends_with("-tl") || name.ends_with("-br");
@@ -136,8 +134,8 @@ impl Mask {
 impl FromStr for Mask {
     type Err = ParseError;
 
-    /// `full`, `causal`, `window-LEFT-RIGHT` (either may be `inf`), the last two
-    /// with an optional `-tl` or `-br`.
+    /// Parses `full`, `causal` or `window-LEFT-RIGHT` (either may be `inf`), the last two with an
+    /// optional `-tl` or `-br`.
     fn from_str(name: &str) -> Result<Mask, ParseError> {
         let (band, align) = if let Some(band) = name.strip_suffix("-tl") {
             (band, Align::TopLeft)
@@ -169,7 +167,8 @@ impl FromStr for Mask {
                     right: side(right)?,
                     align,
                 };
-                // `window-inf-0` is causal and `window-inf-inf` is full: one name each.
+                // `window-inf-0` is `causal` and `window-inf-inf` is `full`; each mask has one
+                // name.
                 if mask.left.is_none() && matches!(mask.right, None | Some(0)) {
                     return Err(wrong());
                 }
@@ -180,7 +179,7 @@ impl FromStr for Mask {
 }
 
 impl fmt::Display for Mask {
-    /// The name with its alignment always spelled out.
+    /// The name, always with its alignment.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name(false))
     }

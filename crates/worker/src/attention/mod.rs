@@ -1,13 +1,13 @@
-//! The native operator: attention problems, what they cost, and what they should give.
+//! The native operator: attention problems, their costs, and their correct results.
 //!
-//! An [`Attention`] is one attention computation, or one [`Projection`] around it, as the harness
-//! asks for it; here are its random [`inputs`], the float64 [`reference`](mod@reference), and FLOPs
-//! and bytes ([`work`]).
+//! An [`Attention`] is one attention computation, or one [`Projection`] around it. This module has
+//! its random [`inputs`], its float64 [`reference`](mod@reference), and its FLOPs and bytes
+//! ([`work`]).
 //!
 //! # A worker
 //!
 //! A function over slices is a worker in a few lines; `examples/naive.rs` is one with a real
-//! kernel. Inputs, the check against float64 and the clock are the crate's.
+//! kernel. The crate provides inputs, the check against float64 and the clock.
 //!
 //! ```
 //! use regatta_worker::attention::{Attention, Function, Tensors};
@@ -49,7 +49,7 @@ mod values;
 mod variants;
 pub mod work;
 
-/// The name of the operator, as the facet `operator` has it.
+/// The operator's name, the value of the facet `operator`.
 pub const NAME: &str = "attention";
 
 pub use check::{DrawnCall, Planes, References};

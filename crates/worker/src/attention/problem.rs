@@ -1,5 +1,5 @@
-//! One attention computation, with every axis of it spelled out, and how it is written: as values
-//! of its axes, and as a part of a case's id.
+//! One attention computation with a value for every axis, and its text forms: as values of axes,
+//! and as a part of a case's id.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,8 +23,8 @@ use crate::operator::Direction;
 /// `seq_q` and `seq_k` are its longest, and its tensors are packed
 /// `[total, heads, head_dim]`.
 ///
-/// With a `projection` it is that linear layer around attention instead, on activations of
-/// these sizes.
+/// With a `projection`, it is that linear layer around attention instead, on activations of these
+/// sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Attention {
@@ -34,9 +34,9 @@ pub struct Attention {
     pub heads: u32,
     /// Key-value heads: `heads` for MHA, fewer for GQA, 1 for MQA. Divides `heads`.
     pub kv_heads: u32,
-    /// Queries per sequence (the longest, when ragged).
+    /// Queries of each sequence (the longest, if ragged).
     pub seq_q: u32,
-    /// Keys per sequence (the longest, when ragged).
+    /// Keys of each sequence (the longest, if ragged).
     pub seq_k: u32,
     /// Elements of one query and key vector.
     pub head_dim: u32,
@@ -44,7 +44,7 @@ pub struct Attention {
     pub head_dim_v: u32,
     /// Storage type of every tensor.
     pub dtype: Dtype,
-    /// Which keys a query sees.
+    /// The keys that a query sees.
     pub mask: Mask,
     /// Physical order of the axes of `q, k, v, out, dout`.
     pub layout: Layout,
@@ -59,7 +59,7 @@ pub struct Attention {
 }
 
 impl Attention {
-    /// A square, full, one-head forward problem in f32: every axis at its default.
+    /// A square, unmasked forward problem with one head in f32: other axes at their defaults.
     pub fn new(seq: u32, head_dim: u32) -> Attention {
         Attention {
             batch: 1,
@@ -78,8 +78,8 @@ impl Attention {
         }
     }
 
-    /// The problem without what changes no value of its results: layout, and whether a
-    /// gradient is asked for with its forward or alone.
+    /// The problem with default values of axes that do not affect the values of results: the
+    /// layout, and whether a gradient is computed together with forward or alone.
     pub fn same_values(&self) -> Attention {
         let direction = if self.direction.has_backward() {
             Direction::Both
@@ -92,18 +92,18 @@ impl Attention {
         }
     }
 
-    /// The problem whose results have this one's among them, and gradients too.
+    /// The problem with the same results and also gradients.
     pub fn with_gradients(&self) -> Option<Attention> {
         let is_layer = self.projection.is_some();
         (!is_layer).then(|| self.with(Direction::Both))
     }
 
-    /// The results, each with the direction whose limit it is held to.
+    /// The results, each with the direction whose limit applies to it.
     pub fn results(&self) -> &'static [(&'static str, Direction)] {
         results(self.direction)
     }
 
-    /// The formula in a clause, for a function that may compute something else.
+    /// A clause that names the formula, for messages about functions that may compute another one.
     pub fn formula(&self) -> &'static str {
         match &self.projection {
             None => {
@@ -115,7 +115,7 @@ impl Attention {
         }
     }
 
-    /// The same in another direction.
+    /// The same problem in another direction.
     pub fn with(&self, direction: Direction) -> Attention {
         Attention {
             direction,
@@ -123,7 +123,7 @@ impl Attention {
         }
     }
 
-    /// True when the two alignments of a mask mean the same thing.
+    /// True if both alignments of a mask are equivalent.
     pub fn is_square(&self) -> bool {
         match &self.varlen {
             Some(lengths) => lengths.q == lengths.k,
@@ -144,7 +144,7 @@ impl Attention {
         }
     }
 
-    /// Queries over all sequences.
+    /// The number of queries over all sequences.
     pub fn total_q(&self) -> u64 {
         match &self.varlen {
             Some(lengths) => lengths.total_q(),
@@ -152,7 +152,7 @@ impl Attention {
         }
     }
 
-    /// Keys over all sequences.
+    /// The number of keys over all sequences.
     pub fn total_k(&self) -> u64 {
         match &self.varlen {
             Some(lengths) => lengths.total_k(),
@@ -161,8 +161,7 @@ impl Attention {
     }
 }
 
-/// Values of some axes by their names, [`SEQ`] among them, as a suite
-/// writes them.
+/// Values of some axes by name, including [`SEQ`], as suites write them.
 pub type Point<'a> = BTreeMap<&'a str, String>;
 
 /// The axes in the order of their tokens.
@@ -172,7 +171,7 @@ static IN_ORDER: LazyLock<Vec<&'static Axis>> = LazyLock::new(|| {
     axes
 });
 
-/// The axis that makes a batch ragged, where a point has it.
+/// The axis that makes a batch ragged, if the point has it.
 fn lengths(point: &Point<'_>) -> Option<&'static Axis> {
     let of_lengths = |axis: &&Axis| matches!(axis.form, Form::Lengths(_));
     let mut lengths = AXES.iter().filter(of_lengths);
@@ -183,7 +182,7 @@ impl Attention {
     /// The problem at a point of a sweep.
     ///
     /// # Errors
-    /// When an axis without a default is not given, or the values contradict each other.
+    /// An axis without a default is missing, or the values contradict each other.
     pub fn at(point: &Point<'_>) -> Result<Attention, ParseError> {
         let given = |name: &str| point.contains_key(name);
         if given(SEQ) && SEQ_AXES.iter().any(|axis| given(axis)) {
@@ -227,12 +226,11 @@ impl Attention {
         problem.validated()
     }
 
-    /// Checks that the axes fit together, and writes the mask the canonical way.
+    /// Checks that the axes fit together, and puts the mask into canonical form.
     ///
     /// # Errors
-    /// An axis of zero, `kv_heads` that does not divide `heads`, ragged lengths
-    /// that contradict `batch`, `seq_q`, `seq_k` or `layout`, axes that a projection
-    /// does not have.
+    /// An axis is zero, `kv_heads` does not divide `heads`, ragged lengths contradict `batch`,
+    /// `seq_q`, `seq_k` or `layout`, or an axis is set that a projection does not have.
     pub fn validated(mut self) -> Result<Attention, ParseError> {
         for axis in AXES {
             if let Form::Number(_) | Form::Width(_) = axis.form
@@ -279,25 +277,25 @@ impl Attention {
 impl fmt::Display for Attention {
     /// The canonical form used in case ids: `h8,s2048,d64,bf16,causal,bwd`.
     ///
-    /// Sequence length and head dimension always appear; every other axis only
-    /// where it differs from its default (`b1`, `h1`, `kv` = `h`, `sk` = `s`,
-    /// `dv` = `d`, `f32`, `full`, `bshd`, `fwd`, no projection).
+    /// Sequence length and head dimension always appear. Every other axis appears only if it
+    /// differs from its default (`b1`, `h1`, `kv` = `h`, `sk` = `s`, `dv` = `d`, `f32`, `full`,
+    /// `bshd`, `fwd`, no projection).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tokens = IN_ORDER.iter().filter_map(|axis| axis.token(self));
         f.write_str(&tokens.joined(","))
     }
 }
 
-/// The meaning of a token of an id.
+/// A parsed token of an id.
 struct IdToken {
-    /// The key of the token; a key may appear once.
+    /// The key of the token, which an id may have once.
     about: &'static str,
-    /// Axes and their values, as a suite writes them.
+    /// Axes with values, as suites write them.
     values: Vec<(&'static str, String)>,
 }
 
-/// Reads a token of an id. What no other axis knows is a mask; `None` where the letters of
-/// an axis stand before a text that is not a number.
+/// Parses a token of an id. A token of no other axis is a mask. `None` if the letters of an axis
+/// are followed by something that is not a number.
 fn read_token(token: &str) -> Option<IdToken> {
     let digits = token.find(|c: char| c.is_ascii_digit());
     let (letters, rest) = token.split_at(digits.unwrap_or(token.len()));
@@ -383,7 +381,7 @@ mod tests {
         }
     }
 
-    /// A problem in which no axis is at its default, but for those of a projection.
+    /// A problem in which no axis is at its default, except those of a projection.
     fn example() -> Attention {
         "b2,h4,kv2,s16,sk24,d8,dv4,bf16,window-3-1-br,bhsd,bwd"
             .parse()
@@ -417,7 +415,7 @@ mod tests {
         json!({ "axes": axes, "id": example().to_string(), "wire": example() })
     }
 
-    /// `REGATTA_WRITE_VECTORS=1` rewrites the file.
+    /// Set `REGATTA_WRITE_VECTORS=1` to write the file again.
     #[test]
     fn other_languages_see_this_table() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors/axes.json");

@@ -14,30 +14,31 @@ use crate::words;
 
 /// The part of one rank in a sequence-parallel projection.
 ///
-/// With `rows = batch · seq_q` and `columns = heads · head_dim`, each of rank `r`:
+/// With `rows = batch · seq_q` and `columns = heads · head_dim`, for rank `r`:
 ///
 /// | kind | has | computes |
 /// |---|---|---|
 /// | all-gather | rows of shard `r` of `x [rows, hidden]`, `w_r [hidden, columns]` | `x w_r [rows, columns]` |
 /// | reduce-scatter | `y_r [rows, columns]`, `w_r [columns, hidden]` | rows of shard `r` of `Σ y_q w_q [rows, hidden]` |
 ///
-/// Shard `r` is rows `r · rows / ranks .. (r + 1) · rows / ranks`. So the first is a
-/// column-parallel layer whose `ranks · columns` outputs are spread over the ranks, and
-/// the second the row-parallel layer that takes them.
+/// Shard `r` has the rows `r · rows / ranks .. (r + 1) · rows / ranks`. So the first kind is a
+/// column-parallel layer whose `ranks · columns` outputs are spread over the ranks, and the second
+/// is the row-parallel layer that takes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Projection {
-    /// Which of the two.
+    /// The kind of projection.
     pub kind: ProjectionKind,
-    /// Elements of a row between the layers: the model's width.
+    /// The length of a row between the layers: the width of the model.
     pub hidden: u32,
-    /// Processes, each with a device of its own, that share the rows. Divides them.
+    /// The number of processes that share the rows, each with a device of its own. It divides the
+    /// number of rows.
     pub ranks: u32,
 }
 
 words! {
     "projection",
-    /// Which way the rows go.
+    /// The direction in which rows move.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
     #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
     #[serde(rename_all = "kebab-case")]
@@ -50,7 +51,7 @@ words! {
 }
 
 impl ProjectionKind {
-    /// `ag`, `rs`: the word used in case ids.
+    /// The word used in case ids: `ag`, `rs`.
     pub fn short(self) -> &'static str {
         match self {
             ProjectionKind::AllGather => "ag",
@@ -59,16 +60,16 @@ impl ProjectionKind {
     }
 }
 
-/// The sizes of a projection, as products that cannot overflow.
+/// The sizes of a projection, in 64 bits so that products of axes cannot overflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// `batch · seq_q`, over all ranks.
+    /// `batch · seq_q`, for all ranks together.
     pub rows: u64,
     /// `rows / ranks`.
     pub shard_rows: u64,
     /// Width of the model.
     pub hidden: u64,
-    /// `heads · head_dim`, of one rank.
+    /// `heads · head_dim` of one rank.
     pub columns: u64,
     /// Processes that share the rows.
     pub ranks: u64,
@@ -90,7 +91,7 @@ impl Projection {
     /// Checks that the problem's axes are those of a projection.
     ///
     /// # Errors
-    /// An axis that a projection does not have, or rows that do not divide into shards.
+    /// An axis is set that a projection does not have, or the rows do not divide into shards.
     pub fn validate(&self, problem: &Attention) -> Result<(), ParseError> {
         for axis in AXES.iter().filter(|axis| !axis.is_of_projections()) {
             let fixed = axis.is_of_lengths() && problem.varlen.is_some();

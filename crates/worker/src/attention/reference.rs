@@ -1,9 +1,9 @@
-//! The float64 computation that every result is held to.
+//! The float64 computation with which every result is compared.
 //!
-//! The textbook's formulas with nothing clever: scores of queries against their visible keys, a
-//! softmax with the row maximum taken out, a weighted sum, each product of matrices by
-//! `matrixmultiply`. Each key-value head of each sequence is computed by itself, with the query
-//! heads that read it, and blocks of rows run in parallel.
+//! It uses the textbook formulas without optimisation: scores of queries and visible keys, a
+//! softmax after subtracting the row maximum, a weighted sum, and `matrixmultiply` for each matrix
+//! product. Each key-value head of each sequence is computed separately, with the query heads that
+//! read it. Blocks of rows run in parallel.
 
 use std::collections::BTreeMap;
 
@@ -25,13 +25,13 @@ impl Attention {
     /// The results for the inputs of a seed, by name and in logical order.
     ///
     /// # Errors
-    /// When they do not fit into memory.
+    /// They do not fit into memory.
     pub fn whole(&self, seed: u64) -> Result<BTreeMap<&'static str, Vec<f64>>, TooLarge> {
         whole_from(self, &seeded(seed, self.dtype))
     }
 }
 
-/// As [`Attention::whole`], for inputs from anywhere.
+/// As [`Attention::whole`], for inputs from any source.
 fn whole_from(
     problem: &Attention,
     source: Elements,
@@ -49,14 +49,14 @@ fn whole_from(
     named.collect()
 }
 
-/// The results of rank 0, in logical order: `[rows, columns]` for all-gather, the rows of
-/// the first shard `[rows / ranks, hidden]` for reduce-scatter.
+/// The results of rank 0, in logical order: `[rows, columns]` for all-gather, and the rows of the
+/// first shard `[rows / ranks, hidden]` for reduce-scatter.
 ///
-/// The inputs are those of docs/PROTOCOL.md, "Projections": activations are tensor q and
-/// weights tensor k, the block of each rank after that of the one before.
+/// The inputs are those of docs/PROTOCOL.md, "Projections": activations are tensor q and weights
+/// tensor k, with the blocks of all ranks one after the other.
 ///
 /// # Errors
-/// When it does not fit into memory.
+/// It does not fit into memory.
 pub fn projection(problem: &Attention, of: &Projection, seed: u64) -> Result<Vec<f64>, TooLarge> {
     let sizes = of.sizes(problem);
     let value = |tensor, index| rounded(element(seed, tensor, index), problem.dtype);
@@ -68,7 +68,8 @@ pub fn projection(problem: &Attention, of: &Projection, seed: u64) -> Result<Vec
     let mut out = zeros(&[terms.rows, terms.width])?;
     let width = terms.width as usize;
     out.par_chunks_mut(width).enumerate().for_each(|(i, row)| {
-        // The index in each block of activations, and over all blocks of weights.
+        // `x` is the index in a block of activations, and `term` the index over all blocks of
+        // weights.
         for (term, weights) in weight.chunks_exact(width).enumerate() {
             let (rank, x) = (term as u64 / terms.inner, term as u64 % terms.inner);
             let at = rank * terms.block + i as u64 * terms.inner + x;
@@ -81,7 +82,7 @@ pub fn projection(problem: &Attention, of: &Projection, seed: u64) -> Result<Vec
     Ok(out)
 }
 
-/// Bytes that [`projection`] takes.
+/// Bytes that [`projection`] needs.
 fn projection_bytes(problem: &Attention, of: &Projection) -> u128 {
     let terms = Products::new(of.kind, of.sizes(problem));
     let [ranks, inner, rows, width] =
@@ -92,15 +93,16 @@ fn projection_bytes(problem: &Attention, of: &Projection) -> u128 {
         .saturating_mul(8)
 }
 
-/// One shape for both kinds: `out [rows, width] = Σ_rank a_rank [rows, inner] w_rank [inner, width]`.
+/// A common form of both kinds:
+/// `out [rows, width] = Σ_rank a_rank [rows, inner] w_rank [inner, width]`.
 struct Products {
-    /// Blocks that are summed.
+    /// The number of blocks in the sum.
     ranks: u64,
-    /// The rows of the result.
+    /// The number of rows of the result.
     rows: u64,
     inner: u64,
     width: u64,
-    /// Elements of one rank's activations.
+    /// The number of elements of one rank's activations.
     block: u64,
 }
 

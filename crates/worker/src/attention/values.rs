@@ -1,5 +1,5 @@
-//! The values that axes of attention can have: layouts and the lengths of ragged batches; and the
-//! results of a direction.
+//! Values of attention's axes: layouts, and the lengths of ragged batches; and the results of each
+//! direction.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,7 +24,7 @@ words! {
     }
 }
 
-/// The results of a direction, each with the direction whose limit it is held to.
+/// The results of a direction, each with the direction whose limit applies to it.
 pub fn results(direction: Direction) -> &'static [(&'static str, Direction)] {
     use Direction::{Backward, Forward};
     const ALL: [(&str, Direction); 4] = [
@@ -40,34 +40,34 @@ pub fn results(direction: Direction) -> &'static [(&'static str, Direction)] {
     }
 }
 
-/// Most sequences of a ragged batch: its case's id names every one.
+/// The largest number of sequences in a ragged batch, since the case's id lists all of them.
 const MAX_SEQUENCES: usize = 4096;
 
-/// Lengths of the sequences of a ragged ("varlen") batch, packed one after the
-/// other without padding, as `cu_seqlens` describes them.
+/// Lengths of the sequences in a ragged ("varlen") batch. They are packed one after the other
+/// without padding, as `cu_seqlens` describes them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Varlen {
     /// Queries of each sequence.
     pub q: Vec<u32>,
-    /// Keys of each sequence; as many entries as `q`.
+    /// Keys of each sequence, with as many entries as `q`.
     pub k: Vec<u32>,
 }
 
 impl Varlen {
-    /// Total queries over all sequences.
+    /// The number of queries over all sequences.
     pub fn total_q(&self) -> u64 {
         self.q.iter().map(|&n| u64::from(n)).sum()
     }
 
-    /// Total keys over all sequences.
+    /// The number of keys over all sequences.
     pub fn total_k(&self) -> u64 {
         self.k.iter().map(|&n| u64::from(n)).sum()
     }
 }
 
 impl fmt::Display for Varlen {
-    /// `100+200`, or `1+1:100+200` when queries and keys differ.
+    /// `100+200`, or `1+1:100+200` if queries and keys differ.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |lengths: &[u32]| {
             let texts: Vec<String> = lengths.iter().map(u32::to_string).collect();

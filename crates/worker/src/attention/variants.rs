@@ -1,4 +1,4 @@
-//! The problems that a variant computes, and small ones to check it by.
+//! The problems that a variant supports, and small problems to check it with.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,13 +10,13 @@ use crate::protocol::VariantInfo;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Layers {
-    /// Projections it computes; empty: it computes attention.
+    /// Projections that it computes. If empty, it computes attention.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub projections: Vec<ProjectionKind>,
 }
 
 impl Layers {
-    /// The names of those beside attention itself.
+    /// The names of its layers other than attention.
     pub fn names(&self) -> Vec<&'static str> {
         let projections = self.projections.iter();
         projections.map(|projection| projection.name()).collect()
@@ -24,20 +24,21 @@ impl Layers {
 }
 
 impl Problem {
-    /// The problem, for a worker that computes attention alone.
+    /// The problem as one of attention, for a worker that computes only attention.
     ///
     /// # Errors
-    /// That it is another operator's.
+    /// It is a problem of another operator.
     pub fn attention(&self) -> Result<&Attention, String> {
         let operator = || self.axis("operator").unwrap_or_default();
         let refused = || format!("this computes attention, not the operator `{}`", operator());
         self.native().ok_or_else(refused)
     }
 
-    /// The problem with axes that fit together, for a worker that computes attention alone.
+    /// The problem after checking that its axes fit together, for a worker that computes only
+    /// attention.
     ///
     /// # Errors
-    /// Values that contradict each other, or another operator's problem.
+    /// Values contradict each other, or the problem is another operator's.
     pub fn validated(&self) -> Result<Problem, String> {
         let validated = self.attention()?.clone().validated();
         validated
@@ -53,10 +54,10 @@ impl From<Attention> for Problem {
 }
 
 impl Attention {
-    /// Why a variant does not compute this problem at all, if so.
+    /// The reason for which a variant does not compute this kind of problem, if any.
     ///
-    /// The worker cannot be left to say so: one that does not know of projections
-    /// ignores the field, as the protocol has it, and computes attention.
+    /// The worker cannot be relied on for this: one that does not know projections ignores the
+    /// field, as the protocol requires, and computes attention.
     pub fn refusal(&self, variant: &VariantInfo) -> Option<String> {
         let name = &variant.name;
         if let Some(arguments) = &variant.arguments
@@ -83,8 +84,8 @@ impl Attention {
     }
 }
 
-/// Small problems that tell the usual mistakes apart: odd sizes, a mask, groups of heads, queries
-/// and keys of different lengths.
+/// Small problems that reveal common mistakes: odd sizes, a mask, groups of heads, queries and keys
+/// of different lengths.
 const PROBLEMS: [&str; 4] = [
     "b2,h4,s33,d16",
     "b2,h4,s33,d16,causal",
@@ -92,12 +93,12 @@ const PROBLEMS: [&str; 4] = [
     "b2,h4,s33,sk40,d16,causal-br",
 ];
 
-/// Problems of every direction and type that the variant has, and odd shapes in the first; of
-/// projections small ones of one rank and of two, with widths that differ.
+/// Problems with every direction and type of the variant, and odd shapes in the first of them. For
+/// projections, small problems with one rank and with two, and different widths.
 pub fn examples(variant: &VariantInfo) -> Vec<Attention> {
     let (directions, dtypes) = (&variant.directions, &variant.dtypes);
     let mut ids: Vec<String> = Vec::new();
-    // A change of the number of ranks restarts them: that loop is the outer one.
+    // A change of the number of ranks restarts them, so that loop is the outer one.
     for ranks in [1, 2] {
         let kinds = variant.layers.projections.iter().map(|kind| kind.short());
         ids.extend(kinds.map(|kind| format!("b2,h2,s24,d16,{kind}48,r{ranks}")));

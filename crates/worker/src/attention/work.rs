@@ -1,14 +1,14 @@
-//! The least cost of a problem: arithmetic, memory traffic, memory held.
+//! The least cost of a problem: arithmetic, memory traffic, memory size.
 //!
-//! Shapes come from users, so nothing here overflows: counts are exact integers
-//! up to 128 bits, rates are f64.
+//! Shapes come from users, so nothing here may overflow: counts are exact integers of up to 128
+//! bits, and rates are f64.
 
 use super::{Align, Attention, Mask, Sizes};
 use crate::operator::Direction;
 
-/// Query-key pairs one head looks at, over all sequences of the batch.
+/// The number of query-key pairs that one head computes, over all sequences of the batch.
 ///
-/// Counted from the mask, not approximated: 136 for a causal square of 16.
+/// Counted exactly from the mask: 136 for a causal square of 16.
 pub fn visible_pairs(problem: &Attention) -> u128 {
     match &problem.varlen {
         Some(lengths) => lengths
@@ -53,17 +53,16 @@ fn clamped_series(first: i128, count: i128, most: i128) -> i128 {
     below(first + count) - below(first)
 }
 
-/// Floating-point operations of the matrix products, a multiply and an add each.
+/// Floating-point operations of the matrix products: a multiply and an add each.
 ///
-/// Per visible pair and query head, forward does `q·k` and `p·v`:
-/// `2 (D + Dv)`. Backward recomputes `q·k` and does `dout·v`, `dv = pᵀ dout`,
-/// `dq = ds k`, `dk = dsᵀ q`: `2 (3 D + 2 Dv)`, which is 2.5 times forward where
-/// `D = Dv`. Softmax is left out. This is the count of flash-attention's
-/// `benchmarks/benchmark_flash_attention.py` and of `torch.utils.flop_counter`,
-/// except that masks are counted exactly. Query heads count, so GQA costs what MHA does.
+/// For each visible pair and query head, forward computes `q·k` and `p·v`: `2 (D + Dv)`. Backward
+/// computes `q·k` again, and `dout·v`, `dv = pᵀ dout`, `dq = ds k`, `dk = dsᵀ q`: `2 (3 D + 2 Dv)`,
+/// which is 2.5 times forward if `D = Dv`. Softmax is left out. This is the count of
+/// flash-attention's `benchmarks/benchmark_flash_attention.py` and of `torch.utils.flop_counter`,
+/// except that masks are counted exactly. Query heads count, so GQA costs as much as MHA.
 ///
-/// A projection's are those of one rank, `2 · rows · hidden · columns` for both kinds; the
-/// additions of reduce-scatter are left out.
+/// A projection has those of one rank, `2 · rows · hidden · columns` for both kinds. The additions
+/// of reduce-scatter are left out.
 pub fn flops(problem: &Attention) -> f64 {
     if let Some(sizes) = projected(problem) {
         return 2.0 * sizes.rows as f64 * sizes.hidden as f64 * sizes.columns as f64;
@@ -81,11 +80,10 @@ pub fn flops(problem: &Attention) -> f64 {
 
 /// Bytes that any implementation must move between memory and the chip.
 ///
-/// Forward reads `q, k, v` and writes `out`; backward reads `q, k, v, dout` and
-/// writes `dq, dk, dv`. `out` and `lse` as inputs of backward are left out, as in
-/// flash-attention's `benchmarks/bench_utils`. A projection's are those of one rank: its
-/// weight, `rows · columns`, and `rows · hidden`, of which the other ranks' shards pass
-/// over the link between the devices.
+/// Forward reads `q, k, v` and writes `out`; backward reads `q, k, v, dout` and writes
+/// `dq, dk, dv`. `out` and `lse` as inputs of backward are left out, as in flash-attention's
+/// `benchmarks/bench_utils`. A projection has those of one rank: its weight, `rows · columns`, and
+/// `rows · hidden`, of which the shards of other ranks cross the link between the devices.
 pub fn bytes(problem: &Attention) -> f64 {
     if let Some(sizes) = projected(problem) {
         let (rows, hidden) = (sizes.rows as f64, sizes.hidden as f64);
@@ -105,14 +103,14 @@ pub fn bytes(problem: &Attention) -> f64 {
     moved as f64 * problem.dtype.bytes() as f64
 }
 
-/// Bytes that the tensors of a case occupy at the same time: `q, k, v, out`, the
-/// float32 log-sum-exp, with a gradient also `dout, dq, dk, dv`, and the float32
-/// score matrix of every head where the variant `stores_scores`.
+/// Bytes of a case's tensors that are allocated at the same time: `q, k, v, out`, the float32
+/// log-sum-exp, with a gradient also `dout, dq, dk, dv`, and if the variant `stores_scores` the
+/// float32 score matrix of every head.
 ///
-/// A projection holds on each rank its weight, `rows · columns`, `rows · hidden` (gathered,
-/// or not yet summed) and one shard of that.
+/// A projection allocates on each rank its weight, `rows · columns`, `rows · hidden` (gathered, or
+/// before the sum) and one shard of that.
 ///
-/// Saturates at `u64::MAX`. Workspace of a variant comes on top.
+/// Saturates at `u64::MAX`. A variant's workspace is not included.
 pub fn memory_bytes(problem: &Attention, stores_scores: bool) -> u64 {
     const SINGLE: u128 = 4;
     if let Some(sizes) = projected(problem) {
@@ -159,7 +157,7 @@ fn projection_bytes(sizes: Sizes, width: u64) -> u64 {
     u64::try_from(total.saturating_mul(width.into())).unwrap_or(u64::MAX)
 }
 
-/// ElementCounts of each tensor, held below 2¹²² so that sums and widths cannot overflow.
+/// Element counts of each tensor, clamped below 2¹²² so that sums and sizes cannot overflow.
 struct ElementCounts {
     q: u128,
     k: u128,
@@ -199,14 +197,14 @@ mod tests {
     fn flops_by_hand() {
         // 16·16 pairs, 2·(8 + 8) each.
         assert_eq!(flops(&problem("s16,d8")), 8192.0);
-        // 16·17/2 = 136 pairs, 3 heads.
+        // 16·17/2 = 136 pairs for each of 3 heads.
         assert_eq!(flops(&problem("h3,s16,d8,causal")), 136.0 * 3.0 * 32.0);
-        // 2·(3·8 + 2·4) a pair.
+        // 2·(3·8 + 2·4) for each pair.
         assert_eq!(flops(&problem("s16,d8,dv4,bwd")), 256.0 * 64.0);
         assert_eq!(flops(&problem("s16,d8,both")), 8192.0 * 3.5);
         // 4² + 6·2 pairs.
         assert_eq!(flops(&problem("v4+6:4+2,d1")), 28.0 * 4.0);
-        // Decoding: the last query sees all.
+        // Decoding: the last query sees all keys.
         assert_eq!(flops(&problem("s1,sk100,d1,causal-br")), 400.0);
         assert_eq!(flops(&problem("s1,sk100,d1,causal-tl")), 4.0);
     }
@@ -232,7 +230,7 @@ mod tests {
     #[test]
     fn projections_by_hand() {
         for kind in ["ag", "rs"] {
-            // 8 rows, 32 wide, 2·4 columns a rank.
+            // 8 rows, width 32, and 2·4 columns on each rank.
             let projection = problem(&format!("b2,h2,s4,d4,bf16,{kind}32,r2"));
             assert_eq!(flops(&projection), 2.0 * 8.0 * 32.0 * 8.0);
             assert_eq!(bytes(&projection), (256.0 + 256.0 + 64.0) * 2.0);

@@ -6,7 +6,7 @@ use crate::words;
 
 words! {
     "dtype",
-    /// The type tensors are stored in. Arithmetic inside a kernel may be wider.
+    /// The type in which tensors are stored. Arithmetic inside a kernel may be wider.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
     #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
     #[serde(rename_all = "lowercase")]

@@ -1,4 +1,4 @@
-//! Cases, whatever their operator, and their canonical ids.
+//! Cases of any operator, and their canonical ids.
 
 mod dtype;
 mod params;
@@ -23,15 +23,15 @@ use crate::operator::{AXES, DeclaredProblem, Problem};
 use params::plain_name;
 use rustc_hash::FxHashMap;
 
-/// Longest axis: far beyond what fits in memory, and short enough that what follows from
-/// several of them can be counted.
+/// The largest value of an axis: far more than fits into memory, and small enough that products of
+/// several axes can be counted.
 pub const MAX_AXIS: u32 = 1 << 24;
 
-/// The facets of a case beside its problem and its parameters.
+/// The facets of a case other than its problem's axes and its parameters.
 const OF_CASES: [&str; 3] = ["variant", "worker", "environment"];
 
-/// The names of a case's facets beside its parameters, in the order of the columns of
-/// `cases.csv`: its variant's, and every axis of the native operator.
+/// The names of a case's facets other than parameters, in the order of the columns of `cases.csv`:
+/// those of its variant, and every axis of the native operator.
 pub const FACETS: [&str; OF_CASES.len() + AXES.len()] = {
     let mut names = [""; OF_CASES.len() + AXES.len()];
     let mut at = 0;
@@ -48,8 +48,8 @@ pub const FACETS: [&str; OF_CASES.len() + AXES.len()] = {
 
 /// Variant × problem × parameters: what is measured under one name.
 ///
-/// The id reads `torch/efficient:s10000,d32,bwd:num_splits_key=1` and parses
-/// back to the same case; the last part is absent when no parameter is set.
+/// An id such as `torch/efficient:s10000,d32,bwd:num_splits_key=1` parses back to the same case.
+/// The last part is absent if no parameter is set.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Case {
@@ -70,12 +70,12 @@ impl Case {
 }
 
 impl Case {
-    /// One property of the case as text, by the name a suite uses for it: a facet
-    /// of [`FACETS`], or else a parameter (`auto` when it is not set).
+    /// A property of the case as text, by its name in suites: a facet of [`FACETS`], or a parameter
+    /// (`auto` if it is not set).
     ///
-    /// `variant` is `worker/name` without the environment, which is a facet of
-    /// its own (empty when it is the default one). An axis that the problem lacks is empty, and all
-    /// facets of a script's call are parameters.
+    /// `variant` is `worker/name` without the environment, which is a facet of its own (empty if it
+    /// is the default). An axis that the problem does not have is empty. All facets of a script's
+    /// call are parameters.
     pub fn facet(&self, name: &str) -> String {
         match name {
             "variant" => return format!("{}/{}", self.variant.worker, self.variant.name),
@@ -98,13 +98,13 @@ impl Case {
         }
     }
 
-    /// The value of an axis; empty where its problem has no such axis.
+    /// The value of an axis; empty if the problem does not have it.
     pub fn axis(&self, name: &str) -> String {
         self.problem.axis(name).unwrap_or_default()
     }
 
-    /// Names of what tells cases apart beside their parameters and [`FACETS`]: `operator` and the axes
-    /// of declared operators. Empty where all are the native one's.
+    /// The names of further axes by which cases differ: `operator` and the axes of declared
+    /// operators that are not in [`FACETS`]. Empty if all cases are of the native operator.
     pub fn declared_axes<'c>(cases: impl IntoIterator<Item = &'c Case>) -> Vec<String> {
         let cases = cases.into_iter().filter(|case| !case.problem.is_call());
         let declared = cases.filter_map(|case| case.problem.declared());
@@ -142,15 +142,15 @@ impl FromStr for Case {
                 "`{text}` is not a case id; write one as `cpu/flash:h8,s2048,d64,causal`"
             ))
         })?;
-        // A call of a script may have parameters alone.
+        // A call of a script may have only parameters.
         let first = rest.split([',', ':']).next().unwrap_or_default();
         let rest = if first.contains('=') {
             format!("call:{rest}")
         } else {
             rest.to_owned()
         };
-        // A ragged problem may hold a colon of its own; parameters never lack `=`, and stand alone
-        // behind a declared problem.
+        // A ragged problem may contain a colon. Parameters always contain `=`; a declared problem's
+        // parameters come after its own colon.
         let (problem, params) = match rest.rsplit_once(':') {
             Some((problem, params)) if params.contains('=') => (problem, Some(params)),
             _ => (rest.as_str(), None),
@@ -178,10 +178,10 @@ impl FromStr for Case {
     }
 }
 
-/// More cases than a run has.
+/// More than the number of cases in a run.
 const MAX_KNOWN: usize = 1 << 18;
 
-/// The problem of a text, which each variant that computes it has in its ids.
+/// Parses a problem, with a cache: the ids of all variants that compute it contain it.
 fn known_problem(text: &str) -> Result<Problem, ParseError> {
     thread_local! {
         static KNOWN: RefCell<FxHashMap<Box<str>, Problem>> = RefCell::default();
@@ -199,15 +199,15 @@ fn known_problem(text: &str) -> Result<Problem, ParseError> {
     })
 }
 
-/// The canonical id of a case, where the case itself is not needed.
+/// The canonical id of a case, for code that does not need the case itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(transparent)]
-// A run of many cases has an id in several places, which share its text.
+// Shared, since a run of many cases has each id in several places.
 pub struct CaseId(pub Arc<str>);
 
 thread_local! {
-    /// Cases by their ids: who reads an id reads it many times.
+    /// Cases by id, because each id is parsed many times.
     static KNOWN: RefCell<FxHashMap<Arc<str>, Rc<Case>>> = RefCell::default();
 }
 
@@ -220,7 +220,7 @@ impl Visitor<'_> for IdVisitor {
         f.write_str("a string")
     }
 
-    /// The id with the text of one that is known: base and head have the same.
+    /// The id, sharing the text of a known one: base and head have the same ids.
     fn visit_str<E>(self, text: &str) -> Result<CaseId, E> {
         KNOWN.with_borrow(|known| {
             let id = known.get_key_value(text).map(|(id, _)| id.clone());
@@ -239,7 +239,7 @@ impl CaseId {
     /// The case of this id.
     ///
     /// # Errors
-    /// When the id is not one that [`Case`] writes.
+    /// [`Case`] does not write such an id.
     pub fn case(&self) -> Result<Rc<Case>, ParseError> {
         KNOWN.with_borrow_mut(|known| {
             if let Some(case) = known.get(&self.0) {
@@ -256,7 +256,7 @@ impl CaseId {
 }
 
 impl CaseId {
-    /// A number that follows from a seed and the id alone, the same on every machine (FNV-1a).
+    /// A number that depends only on a seed and the id, the same on every machine (FNV-1a).
     pub fn drawn(&self, seed: u64) -> u64 {
         let start = 0xcbf2_9ce4_8422_2325 ^ seed;
         let bytes = self.0.bytes();
@@ -372,7 +372,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever tokens an id has, what it says is written and read back the same.
+        /// Any combination of tokens is written and parsed back unchanged.
         #[test]
         fn ids_parse_back(
             n in prop::array::uniform8(1u32..500),

@@ -1,4 +1,4 @@
-//! Variants and their parameters beside the problem's axes, and the names that stand in ids.
+//! Variants, their parameters, and the rules for names in ids.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,7 +21,7 @@ pub enum ParamValue {
     Word(String),
 }
 
-/// The word that leaves a parameter to the implementation.
+/// The word that leaves the choice of a parameter to the implementation.
 pub const AUTO: &str = "auto";
 
 impl ParamValue {
@@ -48,7 +48,7 @@ impl fmt::Display for ParamValue {
 impl FromStr for ParamValue {
     type Err = ParseError;
 
-    /// A number, or a word that can stand in a case id: it cannot have the id's separators.
+    /// Parses a number, or a word that a case id can contain: it must not have the id's separators.
     fn from_str(text: &str) -> Result<ParamValue, ParseError> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+/".contains(c);
         if (1..=MAX_NAME).contains(&text.len()) && text.chars().all(plain) {
@@ -61,10 +61,10 @@ impl FromStr for ParamValue {
     }
 }
 
-/// Holds a parameter's name to what can stand in a case id and in a selector.
+/// Checks that a parameter's name can be part of a case id and of a selector.
 ///
 /// # Errors
-/// A name with other characters than letters, digits, `-` and `_`, or one that an axis has.
+/// The name has characters other than letters, digits, `-` and `_`, or is the name of an axis.
 pub fn parameter_name(name: &str) -> Result<(), ParseError> {
     plain_name(name)?;
     if FACETS.contains(&name) || name == SEQ {
@@ -73,7 +73,7 @@ pub fn parameter_name(name: &str) -> Result<(), ParseError> {
     Ok(())
 }
 
-/// Holds the name of a script's value to what can stand in a case id.
+/// Checks that the name of a script's value can be part of a case id.
 pub(super) fn plain_name(name: &str) -> Result<(), ParseError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     let letter = |c: char| c.is_ascii_alphabetic() || c == '_';
@@ -87,7 +87,7 @@ pub(super) fn plain_name(name: &str) -> Result<(), ParseError> {
 }
 
 impl From<&str> for ParamValue {
-    /// The value as it stands, unchecked.
+    /// The value, without checks.
     fn from(text: &str) -> ParamValue {
         match text.parse() {
             Ok(number) => ParamValue::Int(number),
@@ -96,14 +96,14 @@ impl From<&str> for ParamValue {
     }
 }
 
-/// Parameters by name. `auto` is the absence of a parameter, so it is never stored.
+/// Parameters by name. `auto` means that a parameter is absent, so it is never stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(
     from = "BTreeMap<String, ParamValue>",
     into = "BTreeMap<String, ParamValue>"
 )]
-// Sorted; they are few, and a run may have a hundred thousand of these.
+// A sorted list: parameters are few, and a run may have a hundred thousand lists.
 pub struct Params(Vec<(String, ParamValue)>);
 
 impl From<BTreeMap<String, ParamValue>> for Params {
@@ -119,7 +119,7 @@ impl From<Params> for BTreeMap<String, ParamValue> {
 }
 
 impl Params {
-    /// The value of a parameter; `auto` when it was not set.
+    /// The value of a parameter; `auto` if it is not set.
     pub fn get(&self, name: &str) -> ParamValue {
         let mut all = self.0.iter();
         let set = all.find(|(known, _)| known == name);
@@ -141,37 +141,37 @@ impl Params {
         self.0.iter().map(|(name, value)| (name, value))
     }
 
-    /// True when every parameter is `auto`.
+    /// True if every parameter is `auto`.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// Longest name of a worker, a variant, an environment or a parameter, and longest word.
+/// The longest name of a worker, a variant, an environment or a parameter, and the longest word.
 const MAX_NAME: usize = 64;
 
 /// The rule of [`is_name`], in words.
 pub const NAME_RULE: &str =
     "at most 64 letters, digits, `-`, `_` and `.`, a letter, a digit or `_` first";
 
-/// True for what can name a worker, a variant or an environment: the name stands in case
-/// ids, in patterns, and in the names of files.
+/// True if the text can name a worker, a variant or an environment. Such names are part of case
+/// ids, of patterns, and of file names.
 pub fn is_name(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     !text.starts_with(['.', '-']) && (1..=MAX_NAME).contains(&text.len()) && text.chars().all(plain)
 }
 
-/// One implementation: `worker/name`, or `worker/name@environment` where a suite
-/// runs it in an environment other than the worker's own.
+/// An implementation: `worker/name`, or `worker/name@environment` if a suite runs it in another
+/// environment than the worker's own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct VariantId {
-    /// The worker that runs it: `cpu`, `torch`, `jax`, or one a suite declares.
+    /// The worker that runs it: `cpu`, `torch`, `jax`, or one that a suite declares.
     pub worker: String,
     /// The name within the worker.
     pub name: String,
-    /// The environment it runs in, when not the default one.
+    /// The environment that it runs in, unless that is the default one.
     pub environment: Option<String>,
 }
 

@@ -1,9 +1,9 @@
-//! Words of a closed list, and texts that cannot be read.
+//! Enums of words, and errors about texts that cannot be parsed.
 
 use crate::joined::Joined;
 
-/// Declares an enum of words, each value once with its name: a list of all values, how one prints,
-/// and how it is read.
+/// Declares an enum of words with each value's name. Generates a list of all values, printing and
+/// parsing.
 #[macro_export]
 macro_rules! words {
     ($what:literal, $(#[$meta:meta])* $access:vis enum $type:ident {
@@ -15,7 +15,7 @@ macro_rules! words {
         }
 
         impl $type {
-            /// Every value, in the order of declaration.
+            /// All values, in the order of declaration.
             pub const ALL: [$type; [$($name),+].len()] = [$($type::$value),+];
 
             /// The word for it in suites and on the wire.
@@ -53,8 +53,7 @@ macro_rules! refuse {
 
 pub(crate) use refuse;
 
-/// A text that is not what it should be; the message says what is wrong and
-/// what may stand there instead.
+/// A text that cannot be parsed. The message says what is wrong and what is expected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ParseError(String);
@@ -65,7 +64,7 @@ impl ParseError {
         ParseError(message.into())
     }
 
-    /// `text` is not one of the names a `what` can have.
+    /// An error for a `text` that is not a name of a `what`. Lists the names.
     pub fn one_of<'a>(what: &str, text: &str, names: impl Iterator<Item = &'a str>) -> ParseError {
         let names = names.map(|name| format!("`{name}`")).joined(", ");
         ParseError(format!("`{text}` is not a {what}; use {names}"))

@@ -1,8 +1,9 @@
-//! The device's work during one call, with its times: operations in order, the gaps between
-//! them, and the waits of the device.
+//! The device's work during one call, with its times: operations in order, the gaps between them,
+//! and the waits of the device.
 //!
-//! Unlike [`Structure`](super::Structure) these are times, taken by the device's own
-//! record of its work, which stretches gaps: evidence for a cause, never a measurement.
+//! Unlike [`Structure`](super::Structure), these are times. They come from the device's own record
+//! of its work, and recording stretches gaps, so they are evidence for a cause and never a
+//! measurement.
 
 use std::collections::BTreeMap;
 
@@ -14,30 +15,30 @@ use super::operation::{Named, Operation};
 use super::shared::Shared;
 use crate::units::{Share, is_zero};
 
-/// One steady call, as the device recorded it.
+/// A steady call, as the device recorded it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Activity {
-    /// The operations, by start.
+    /// The operations, sorted by start.
     pub operations: Vec<Operation<Named>>,
-    /// Nanoseconds the host needed to make the call, recording included.
+    /// Nanoseconds that the host took to make the call, including the time of recording.
     pub host_ns: u64,
     /// Calls to CUDA by name: `module_loads`, `allocations`, `frees`, `synchronisations`,
     /// `launches`, `graph_launches`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub calls: BTreeMap<String, u64>,
-    /// Nanoseconds that the host spent in them, by the same names, recording included; absent
-    /// where it was not taken.
+    /// Nanoseconds that the host spent in these calls by name, including the time of recording.
+    /// Absent if it was not measured.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub calls_ns: BTreeMap<String, u64>,
-    /// Records that were lost.
+    /// The number of records that were lost.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dropped: u64,
 }
 
-/// Calls of CUDA that a steady state does without, each by its name in
-/// [`Activity::calls`] and by that of the count it is in a structure. A worker's own
-/// `allocations` are those of its library's allocator, and most of them never reach the driver.
+/// Calls to CUDA that a steady state does not need: their names in [`Activity::calls`], and the
+/// names of their counts in a structure. The `allocations` of a worker are those of its library's
+/// allocator, most of which do not reach the driver.
 pub const ASKED_OF_CUDA: [(&str, &str); 4] = [
     ("module_loads", MODULE_LOADS),
     ("synchronisations", SYNCHRONISATIONS),
@@ -45,39 +46,39 @@ pub const ASKED_OF_CUDA: [(&str, &str); 4] = [
     ("frees", DRIVER_FREES),
 ];
 
-/// The count of modules loaded during one steady call.
+/// The count of modules that one steady call loads.
 pub const MODULE_LOADS: &str = "module_loads";
 
 /// The count of waits for the device, a stream or an event.
 pub const SYNCHRONISATIONS: &str = "synchronisations";
 
-/// The count of memory taken from the driver, of the device or pinned.
+/// The count of allocations from the driver, of device memory or pinned memory.
 pub const DRIVER_ALLOCATIONS: &str = "driver_allocations";
 
-/// The count of memory given back to the driver.
+/// The count of memory blocks that are freed to the driver.
 pub const DRIVER_FREES: &str = "driver_frees";
 
-/// An [`Activity`] in a few figures; what a baseline keeps.
+/// The figures of an [`Activity`] that a baseline stores.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct ActivitySummary {
-    /// The use of the device's time. If one gap's launch is not known, it is unknown
-    /// how much all of them owe to the host.
+    /// The use of the device's time. If the launch of one gap is unknown, so is the part of all
+    /// gaps that is due to the host.
     pub time: DeviceTime,
-    /// Copies by the driver.
+    /// The number of copies by the driver.
     pub copies: u64,
     /// Nanoseconds in which a kernel that moves data ran ([`moves_data`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moving_ns: Option<u64>,
-    /// Which launch took longest: its place among the kernels.
+    /// The index of the longest launch among the kernels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest: Option<usize>,
-    /// Nanoseconds the host needed to make the call.
+    /// Nanoseconds that the host took to make the call.
     pub host_ns: u64,
     /// Calls to CUDA, by name.
     #[serde(default, skip_serializing_if = "uncalled")]
     pub calls: Shared<BTreeMap<String, u64>>,
-    /// Nanoseconds that the host spent in them, by the same names.
+    /// Nanoseconds that the host spent in these calls, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub calls_ns: BTreeMap<String, u64>,
 }
@@ -87,7 +88,7 @@ fn uncalled(calls: &BTreeMap<String, u64>) -> bool {
 }
 
 impl ActivitySummary {
-    /// A figure by the name that tables and limits have for it, where known.
+    /// A figure by its name in tables and limits, if known.
     pub fn figure(&self, name: &str) -> Option<f64> {
         let ns = |ns: u64| Some(ns as f64);
         match name {
@@ -110,7 +111,7 @@ impl Activity {
         operations.filter_map(|operation| Some((operation, operation.kernel()?.name.as_str())))
     }
 
-    /// All of it in a few figures.
+    /// Summarises the activity.
     pub fn summary(&self) -> ActivitySummary {
         let mut time = DeviceTime::measure(&self.operations);
         let ran: Vec<Ran> = self.operations.iter().map(Ran::from).collect();
@@ -135,38 +136,38 @@ impl Activity {
     }
 }
 
-/// The use of a device's time between its first and its last operation; for several
-/// devices, the sum. Of one call and of a whole program alike. Nanoseconds.
+/// The use of a device's time between its first and its last operation, in nanoseconds; for several
+/// devices, the sum. Used for single calls and for whole programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct DeviceTime {
-    /// With at least one operation.
+    /// Time with at least one operation.
     pub busy_ns: u64,
-    /// From the first start to the last end.
+    /// Time from the first start to the last end.
     pub span_ns: u64,
-    /// Stretches without any operation.
+    /// The number of stretches without any operation.
     pub gaps: u64,
-    /// The longest of them.
+    /// The longest of these stretches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_gap_ns: Option<u64>,
-    /// Idle because the host was late: of each gap, the part before the host began to launch
-    /// what ended it ([`Own::host_ns`](super::Own::host_ns)). A launch that is not known lays
-    /// nothing to the host; `None` where none is known.
+    /// Time that the device was idle because the host was late: in each gap, the part before the
+    /// host began to launch the operation that ended it ([`Own::host_ns`](super::Own::host_ns)).
+    /// Gaps with unknown launches add nothing; `None` if no launch is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_bound_ns: Option<u64>,
-    /// In which the driver copied.
+    /// Time in which the driver copied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copying_ns: Option<u64>,
-    /// In which a copy and a kernel ran at once.
+    /// Time in which a copy and a kernel ran at the same time.
     pub overlap_ns: u64,
-    /// In which kernels of two streams ran at once, where streams are known.
+    /// Time in which kernels of two streams ran at the same time, if streams are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub streams_at_once_ns: Option<u64>,
 }
 
 impl DeviceTime {
-    /// Measures it. Two processes may mean two devices by the same ordinal: each is one of
-    /// its own.
+    /// Computes the figures. Processes may use the same ordinal for different devices, so each
+    /// process's devices count separately.
     pub fn measure<'a, K: 'a>(
         operations: impl IntoIterator<Item = &'a Operation<K>>,
     ) -> DeviceTime {
@@ -203,7 +204,7 @@ impl DeviceTime {
         total
     }
 
-    /// Without any operation.
+    /// Time without any operation.
     pub fn idle_ns(&self) -> u64 {
         self.span_ns.saturating_sub(self.busy_ns)
     }
@@ -213,20 +214,21 @@ impl DeviceTime {
         Share(self.idle_ns() as f64 / self.span_ns.max(1) as f64)
     }
 
-    /// Share of the span in which the device waited for the host, where that is known.
+    /// Share of the span in which the device waited for the host, if known.
     pub fn host_bound(&self) -> Option<Share> {
         let waited = self.host_bound_ns?;
         (self.span_ns > 0).then(|| Share(waited as f64 / self.span_ns as f64))
     }
 
-    /// Share of the time spent copying in which a kernel ran too, where anything was copied.
+    /// Share of the copying time in which a kernel ran too, if anything was copied.
     pub fn overlap(&self) -> Option<Share> {
         let copying = self.copying_ns.filter(|ns| *ns > 0)?;
         Some(Share(self.overlap_ns as f64 / copying as f64))
     }
 }
 
-/// Time in which kernels of two streams ran at once; `None` where a kernel's stream is not known.
+/// Time in which kernels of two streams ran at the same time; `None` if the stream of a kernel is
+/// unknown.
 fn streams_at_once_ns<K>(device: &[&Operation<K>]) -> Option<u64> {
     let mut streams: BTreeMap<u32, Vec<Ran>> = BTreeMap::new();
     for kernel in device.iter().filter(|o| o.kernel().is_some()) {
@@ -239,7 +241,7 @@ fn streams_at_once_ns<K>(device: &[&Operation<K>]) -> Option<u64> {
     Some(Cover::at_once_ns(&covers))
 }
 
-/// The time that those operations cover which are meant.
+/// The time that the operations for which `meant` is true cover.
 pub(super) fn cover<K>(
     operations: &[&Operation<K>],
     meant: impl Fn(&Operation<K>) -> bool,
@@ -248,7 +250,7 @@ pub(super) fn cover<K>(
     Cover::new(meant.map(Ran::from))
 }
 
-/// Operations by device, each in their order.
+/// Operations by device, each in order.
 pub fn by_device<'a, K: 'a>(
     operations: impl IntoIterator<Item = &'a Operation<K>>,
 ) -> Vec<Vec<&'a Operation<K>>> {
@@ -260,8 +262,7 @@ pub fn by_device<'a, K: 'a>(
     devices.into_values().collect()
 }
 
-/// Adds to a sum of nanoseconds. An overflow is not a figure, but
-/// must not end the program either.
+/// Adds to a sum of nanoseconds. A sum that overflows is meaningless, but must not end the program.
 fn add(sum: &mut u64, ns: u64) {
     *sum = sum.saturating_add(ns);
 }
@@ -305,7 +306,7 @@ mod tests {
         );
     }
 
-    /// A part of the launches tells no more than that the device waited so long at least.
+    /// If only some launches are known, they give only a lower bound of the device's wait.
     #[test]
     fn waiting_for_the_host_is_known_of_all_gaps_or_of_none() {
         let launched = |start_ns, end_ns, at| Operation {

@@ -1,7 +1,7 @@
-//! The hardware counters of the kernels of a call.
+//! The hardware counters of a call's kernels.
 //!
-//! Counted apart from all timing, by making the call several times in a few processes. Whether a
-//! figure is exact is not assumed: it is where every counting read the same.
+//! They are read in calls that are not timed, several in each of a few processes. A figure counts
+//! as exact only if every reading was the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 use super::names::normalised;
 use super::structure::Launch;
 
-/// The name under which [`Structure::uncounted`](super::Structure::uncounted) tells why no
-/// hardware counter was read.
+/// The key in [`Structure::uncounted`](super::Structure::uncounted) for the reason why no hardware
+/// counter was read.
 pub const INSTRUCTIONS: &str = "instructions";
 
-/// One call, counted.
+/// The counters of one call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct CountedCall {
@@ -22,30 +22,30 @@ pub struct CountedCall {
     pub kernels: Vec<CountedKernel>,
 }
 
-/// One launch of a kernel, counted.
+/// The counters of one launch of a kernel.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct CountedKernel {
     /// The name, as the census reports it.
     pub name: String,
-    /// By the metric's name in CUPTI; one that the device has not is absent.
+    /// Counts by the metric's name in CUPTI. Metrics that the device does not have are absent.
     pub counts: BTreeMap<String, f64>,
 }
 
-/// Beyond it a double no longer holds each whole number: no count.
+/// A larger value is not a count, because a double cannot represent every whole number beyond.
 const MAX_COUNT: f64 = 9_007_199_254_740_992.0;
 
-/// A hardware counter that is read: instructions of a class, which do not depend on who else
-/// uses the device.
+/// A hardware counter that is read: instructions of a class, which do not depend on other users of
+/// the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HardwareCounter {
     /// The name in CUPTI's range profiler.
     pub name: &'static str,
-    /// The name for a reader.
+    /// The name in reports.
     pub words: &'static str,
 }
 
-/// Every counter that is read, in the order in which they are reported.
+/// All counters that are read, in the order of reports.
 pub const METRICS: [HardwareCounter; 4] = {
     const fn metric(name: &'static str, words: &'static str) -> HardwareCounter {
         HardwareCounter { name, words }
@@ -61,15 +61,15 @@ pub const METRICS: [HardwareCounter; 4] = {
     ]
 };
 
-/// The counters of a case, over several calls in one or several processes.
+/// The counters of a case, from several calls in one or more processes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Counters {
-    /// Calls that were counted.
+    /// The number of calls that were counted.
     pub calls: u32,
-    /// Processes that counted them: what is the same in one may differ in another.
+    /// The number of processes that counted. A count that is constant in one may differ in another.
     pub processes: u32,
-    /// By a kernel's name as two builds have it.
+    /// Counters by kernel, whose name is normalised so that two builds have the same.
     pub kernels: BTreeMap<String, KernelCounters>,
 }
 
@@ -77,9 +77,9 @@ pub struct Counters {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct KernelCounters {
-    /// The launches in a call; the most of all calls.
+    /// The largest number of launches in a call.
     pub launches: u32,
-    /// Instructions by metric, of all its launches together.
+    /// Instructions by metric, summed over the kernel's launches.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub instructions: BTreeMap<String, Counts>,
 }
@@ -88,9 +88,9 @@ pub struct KernelCounters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Counts {
-    /// The least.
+    /// The smallest measurement.
     pub least: u64,
-    /// The most; the same where it is exact.
+    /// The largest measurement, which is equal if the count is exact.
     pub most: u64,
 }
 
@@ -103,12 +103,12 @@ impl Counts {
         }
     }
 
-    /// True where every counting read the same.
+    /// True if every measurement was the same.
     pub fn is_exact(&self) -> bool {
         self.least == self.most
     }
 
-    /// The difference of the largest and the smallest measurement.
+    /// The difference between the largest and the smallest measurement.
     pub fn spread(&self) -> u64 {
         self.most.saturating_sub(self.least)
     }
@@ -131,7 +131,7 @@ impl Counts {
 }
 
 impl std::fmt::Display for Counts {
-    /// `664000001`, or where countings differ `664000001 to 664000320`.
+    /// `664000001`, or `664000001 to 664000320` if measurements differ.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.is_exact() {
             write!(f, "{}", self.least)
@@ -142,7 +142,8 @@ impl std::fmt::Display for Counts {
 }
 
 impl Counters {
-    /// The counters of calls of one case in one process; `None` where none was counted, or no kernel ran.
+    /// The counters of several calls of a case in one process; `None` if no call was counted, or no
+    /// kernel ran.
     pub fn from_calls(calls: &[CountedCall]) -> Option<Counters> {
         let each: Vec<Counters> = calls.iter().map(Counters::from_call).collect();
         let merged = Counters::merged(&each)?;
@@ -168,7 +169,8 @@ impl Counters {
         }
     }
 
-    /// The counters over several processes. A kernel that one of them did not run executed nothing there.
+    /// The counters over several processes. A kernel that did not run in one of them executed
+    /// nothing there.
     pub fn merged(several: &[Counters]) -> Option<Counters> {
         let mut several = several.iter().filter(|counters| counters.calls > 0);
         let mut all = several.next()?.clone();
@@ -191,8 +193,8 @@ impl Counters {
         self.processes = self.processes.saturating_add(other.processes);
     }
 
-    /// True where each kernel that a call launches, and no other, was found to execute
-    /// something: what is not so was not counted.
+    /// True if the kernels are exactly those of `launches`, and each of them executed instructions.
+    /// Otherwise the counters are not those of the call.
     pub fn is_of(&self, launches: &[Launch]) -> bool {
         let launched: BTreeSet<String> = launches.iter().map(|l| normalised(&l.name)).collect();
         let executes = |kernel: &KernelCounters| {
@@ -202,7 +204,7 @@ impl Counters {
         self.kernels.keys().eq(launched.iter()) && self.kernels.values().all(executes)
     }
 
-    /// The impossible value in it, as a sentence.
+    /// A sentence about an impossible value, if it has one.
     pub fn objection(&self) -> Option<String> {
         if self.calls == 0 || self.calls < self.processes {
             let (calls, processes) = (self.calls, self.processes);
@@ -221,8 +223,8 @@ impl Counters {
         ))
     }
 
-    /// The instructions of a metric that the whole call executes; `None` where one of its
-    /// kernels was not counted so.
+    /// The number of instructions in the whole call for a metric; `None` if one of its kernels has
+    /// no such count.
     pub fn total(&self, metric: &str) -> Option<Counts> {
         let mut counts = self.kernels.values();
         counts.try_fold(Counts::exactly(0), |sum, kernel| {
@@ -232,7 +234,8 @@ impl Counters {
 }
 
 impl KernelCounters {
-    /// The sum over a kernel's launches in one call. A counter missing from one launch is missing from the sum.
+    /// The sum over a kernel's launches in one call, without counters that one of the launches
+    /// lacks.
     fn sum(launches: &[&CountedKernel]) -> KernelCounters {
         let mut sum = KernelCounters {
             launches: launches.len() as u32,
@@ -252,8 +255,8 @@ impl KernelCounters {
         sum
     }
 
-    /// The ranges over both: where one of them did not launch the kernel, it executed nothing there;
-    /// a counter missing from one of both is missing.
+    /// The ranges over both. If one of them did not launch the kernel, it executed nothing there. A
+    /// counter that is missing in one is left out.
     fn with(&self, other: &KernelCounters) -> KernelCounters {
         let counts = |metric: &String| {
             let [one, other] = [self, other].map(|kernel| match kernel.launches {

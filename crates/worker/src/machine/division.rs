@@ -1,8 +1,8 @@
-//! The division of a call's time: its operations, each with the time that is its own.
+//! Divides a call's time among its operations.
 //!
-//! Made from several calls that were recorded as they are timed, so that a gap is one that the
-//! clock sees too. Recording stretches gaps, and by little what runs: a division says what
-//! belongs to what, the clock how long the whole took.
+//! It uses several calls that were recorded in the way they are timed, so that the clock sees the
+//! same gaps. Recording stretches gaps, and operations slightly. So a division shows which time
+//! belongs to which operation, and the clock shows the total.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,63 +13,62 @@ use super::operation::{Named, Operation, Work};
 use super::{Ran, normalised};
 use crate::units::{Nanoseconds, is_zero};
 
-/// A steady call that was recorded as calls are timed.
+/// A steady call that was recorded in the way calls are timed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct RecordedCall {
-    /// The clock's reading of it, if it was timed.
+    /// The clock's reading of the call, if it was timed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_ns: Option<Nanoseconds>,
-    /// The operations, by start; of the call alone.
+    /// The call's own operations, sorted by start.
     pub operations: Vec<Operation<Named>>,
-    /// Calls to CUDA that it made, by the names of [`Activity`](super::Activity)'s, where they
-    /// were counted.
+    /// Calls to CUDA that it made, by their names in [`Activity`](super::Activity), if they were
+    /// counted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub calls: BTreeMap<String, u64>,
 }
 
-/// The operations of a call, each with the median of its own time over several calls.
+/// The operations of a call, each with the median over several calls of its own time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Division {
-    /// Calls that were recorded and did the same.
+    /// The number of recorded calls that had the same operations.
     pub calls: u32,
-    /// The median of the clock's readings, if they were timed.
+    /// The median of the clock's readings, if the calls were timed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_ns: Option<Nanoseconds>,
-    /// In the order of launching.
+    /// The operations in launch order.
     pub parts: Vec<Part>,
 }
 
-/// One operation, and what of the device's time belongs to it.
+/// An operation, and the part of the device's time that belongs to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Part {
     /// The operation.
     #[serde(flatten)]
     pub work: Work<Named>,
-    /// Number of its stream, where known.
+    /// Number of its stream, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<u32>,
-    /// The operator that launched it, where the program tells.
+    /// The operator that launched it, if the program names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operator: Option<String>,
-    /// The time of its own: of each moment in which several ran, its part.
+    /// The operation's own time: while several run, each of them has an equal share.
     pub ns: Nanoseconds,
-    /// Idle time of the device right before it.
+    /// Idle time of the device right before the operation.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub gap_ns: Nanoseconds,
-    /// The part of that in which the device waited for the host, where launches are known.
+    /// The part of `gap_ns` in which the device waited for the host, if launches are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_ns: Option<Nanoseconds>,
 }
 
-/// Operations beyond which a call is not divided: more cannot be read, and a baseline keeps
-/// them.
+/// A call with more operations is not divided: no one can read more, and a baseline stores them.
 const MAX_PARTS: usize = 2_000;
 
 impl Part {
-    /// The key for alignment: a kernel's name as two builds have it, a copy's direction.
+    /// The key for alignment: a kernel's normalised name, or a copy's direction.
     pub fn key(&self) -> String {
         match &self.work {
             Work::Kernel(kernel) => normalised(&kernel.name),
@@ -80,8 +79,8 @@ impl Part {
 }
 
 impl RecordedCall {
-    /// The number of calls of CUDA by this name that each of some calls made at least; `None` if one of
-    /// them does not report it.
+    /// The smallest number of CUDA calls with this name over some calls; `None` if one of them does
+    /// not report it.
     pub fn at_least(calls: &[RecordedCall], name: &str) -> Option<u64> {
         let counts = calls.iter().map(|call| call.calls.get(name).copied());
         counts.collect::<Option<Vec<u64>>>()?.into_iter().min()
@@ -89,8 +88,8 @@ impl RecordedCall {
 }
 
 impl Division {
-    /// The medians of calls of one case that did the same as most. `None` if
-    /// nothing ran, or too much to list.
+    /// The medians over those calls of one case that had the most common operations. `None` if
+    /// nothing ran, or if there are too many operations.
     pub fn from_calls(calls: &[RecordedCall]) -> Option<Division> {
         let each = calls
             .iter()
@@ -115,9 +114,9 @@ impl Division {
         }
     }
 
-    /// One call or repetition, of operations by start, each with what is its own; `named` tells
-    /// a kernel by its name. In the order of launching, where all launches are known, or else of
-    /// starting: streams run side by side, and which of two starts first is chance.
+    /// The division of one call or repetition. `operations` are sorted by start, `own` has their
+    /// own times, and `named` names a kernel. The parts are in launch order if all launches are
+    /// known, otherwise in start order: operations of parallel streams may start in any order.
     pub fn laid_out<K>(
         operations: &[&Operation<K>],
         own: &[Own],
@@ -149,13 +148,13 @@ impl Division {
         }
     }
 
-    /// The medians of several calls, invocations or repetitions, of those that did the same as
-    /// most.
+    /// The medians over those calls, invocations or repetitions that had the most common
+    /// operations.
     pub fn merged(several: &[Division]) -> Option<Division> {
         Division::over(several, median)
     }
 
-    /// The same, with means: their parts add up to the mean of the whole.
+    /// As [`merged`](Division::merged) with means, which add up to the mean of the whole.
     pub fn averaged(several: &[Division]) -> Option<Division> {
         Division::over(several, |values| {
             Nanoseconds(values.iter().sum::<f64>() / values.len().max(1) as f64)
@@ -168,7 +167,7 @@ impl Division {
         for one in several {
             like.entry(keys(one)).or_default().push(one);
         }
-        // The one of two equals that has fewer operations: the other did more by chance.
+        // Of two equally common ones, the one with fewer operations: the other did more by chance.
         let most = like.into_values().max_by_key(|same| {
             let first = same.first().map_or(0, |division| division.parts.len());
             (same.len(), std::cmp::Reverse(first))
@@ -204,7 +203,7 @@ impl Division {
         })
     }
 
-    /// The time in which anything ran.
+    /// Time in which anything ran.
     pub fn busy_ns(&self) -> Nanoseconds {
         self.parts.iter().map(|part| part.ns).sum()
     }
@@ -253,7 +252,8 @@ mod tests {
         };
         let least = |calls: &[RecordedCall]| RecordedCall::at_least(calls, "frees");
         assert_eq!(least(&[asks(3), asks(1), asks(2)]), Some(1));
-        // One that a few calls ask, as to enlarge what is kept, is of none.
+        // A call that only some calls make, for example to enlarge a cache, is not part of a steady
+        // call.
         assert_eq!(least(&[asks(0), asks(4)]), Some(0));
         assert_eq!(least(&[asks(1), RecordedCall::default()]), None);
         assert_eq!(least(&[]), None);
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!((twice.calls, &twice.parts), (6, &division.parts));
     }
 
-    /// A call that did other work, as one that tunes, is left out.
+    /// A call that did other work, such as tuning, is left out.
     #[test]
     fn what_one_call_did_alone_is_not_told() {
         let usual = || call(30.0, vec![kernel("flash", 0, 20)]);

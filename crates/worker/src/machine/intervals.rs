@@ -1,29 +1,29 @@
-//! The algebra of times: what ran at once, when nothing did, who was waited for, and whose each
-//! moment of a device is.
+//! Computes with times of operations: overlaps, idle time, waits for the host, and each operation's
+//! own share.
 //!
-//! All of one device. Every figure of idle time, overlap and waiting for the host is taken here, of a
-//! census of one call and of a trace of a whole program alike.
+//! All operations are of one device. Every figure of idle time, overlap and waiting comes from
+//! here, both for a census of one call and for the trace of a whole program.
 
-/// Something that a device did, in nanoseconds of one clock.
+/// An operation that ran on a device. Times are nanoseconds of one clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ran {
-    /// When it started.
+    /// The start.
     pub start_ns: u64,
-    /// When it ended.
+    /// The end.
     pub end_ns: u64,
-    /// When the host began to launch it, where known.
+    /// The moment when the host began to launch it, if known.
     pub launched_ns: Option<u64>,
 }
 
-/// The time that operations cover, each moment once.
+/// The time that some operations cover together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cover {
-    /// In order, without touching.
+    /// Sorted stretches that do not touch.
     stretches: Vec<(u64, u64)>,
 }
 
 impl Cover {
-    /// The time that these cover.
+    /// The time that these operations cover.
     pub fn new(ran: impl IntoIterator<Item = Ran>) -> Cover {
         let mut times: Vec<(u64, u64)> = ran
             .into_iter()
@@ -41,18 +41,18 @@ impl Cover {
         Cover { stretches }
     }
 
-    /// Nanoseconds in it.
+    /// The total length in nanoseconds.
     pub fn ns(&self) -> u64 {
         self.stretches.iter().map(|(start, end)| end - start).sum()
     }
 
-    /// Nanoseconds from its first moment to its last.
+    /// Nanoseconds from the first moment to the last.
     pub fn span_ns(&self) -> u64 {
         let ends = self.stretches.first().zip(self.stretches.last());
         ends.map_or(0, |(first, last)| last.1 - first.0)
     }
 
-    /// Nanoseconds in which at least two of several are.
+    /// Nanoseconds that at least two of several cover.
     pub fn at_once_ns(several: &[Cover]) -> u64 {
         let edges = several.iter().flat_map(|cover| &cover.stretches);
         let mut edges: Vec<(u64, i32)> = edges
@@ -69,7 +69,7 @@ impl Cover {
         sum
     }
 
-    /// Nanoseconds that it has in common with another.
+    /// Nanoseconds that both cover.
     pub fn common_ns(&self, other: &Cover) -> u64 {
         let (mut i, mut j, mut common) = (0, 0, 0);
         while let (Some(a), Some(b)) = (self.stretches.get(i), other.stretches.get(j)) {
@@ -87,22 +87,22 @@ impl Cover {
 /// The part of a device's time that belongs to one operation, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Own {
-    /// The part of each moment in which it ran: half where two ran.
+    /// The operation's share of the time in which it ran: half of it while two ran.
     pub share_ns: f64,
     /// Idle time right before it.
     pub gap_ns: f64,
-    /// The first part of that, until the host began to launch it; `None` where the launch is
-    /// not known.
+    /// The part of `gap_ns` before the host began to launch the operation; `None` if the launch is
+    /// unknown.
     pub host_ns: Option<f64>,
 }
 
-/// Divides a device's time among what ran, in the order given.
+/// Divides a device's time among operations. The result is in the order of `ran`.
 pub fn divide(ran: &[Ran]) -> Vec<Own> {
     let mut own = vec![Own::default(); ran.len()];
     let mut order: Vec<usize> = (0..ran.len()).collect();
     order.sort_by_key(|&at| (ran[at].start_ns, ran[at].end_ns, at));
     let mut running: Vec<usize> = Vec::new();
-    // Before the first operation nothing waited.
+    // Nothing waited before the first operation.
     let mut now = order.first().map_or(0, |&first| ran[first].start_ns);
     for next in order {
         let start = ran[next].start_ns;
@@ -124,7 +124,8 @@ pub fn divide(ran: &[Ran]) -> Vec<Own> {
     own
 }
 
-/// Gives the time up to a moment, or to the last end, to what runs; where that left off.
+/// Divides the time from `now` to `until`, or to the last end, among running operations. Returns
+/// the moment up to which time is divided.
 fn pass(
     own: &mut [Own],
     running: &mut Vec<usize>,
@@ -190,7 +191,7 @@ mod tests {
         assert_eq!(gaps, [0.0, 0.0, 50.0, 0.0], "nothing waits for the first");
         let hosts: Vec<_> = own.iter().map(|own| own.host_ns).collect();
         assert_eq!(hosts, [Some(0.0), Some(0.0), Some(30.0), None]);
-        // A clock that is off may put a launch behind its operation.
+        // An inexact clock may put a launch after its operation.
         let late = divide(&[ran(0, 10, None), ran(50, 60, Some(80)), ran(70, 80, None)]);
         let gaps: Vec<_> = late.iter().map(|own| (own.gap_ns, own.host_ns)).collect();
         assert_eq!(gaps, [(0.0, None), (40.0, Some(40.0)), (10.0, None)]);

@@ -1,7 +1,7 @@
-//! The device's work and state: launches, operations and their times, counts, state.
+//! The device's work and state: launches, operations and their times, counts.
 //!
-//! One set of types for one call that a worker counted, for a run that keeps it, and for the
-//! recording of a whole program. Depends on no other module, and judges nothing.
+//! The same types serve for one call that a worker counted, for a stored run, and for the recording
+//! of a whole program. This module depends on no other, and judges nothing.
 
 mod activity;
 mod counters;

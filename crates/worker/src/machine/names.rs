@@ -1,21 +1,22 @@
-//! Names of kernels and of operators: as people read them, less what is not code, and what they tell.
+//! Names of kernels and operators: shortened for readers, normalised for comparison, and
+//! classified.
 //!
-//! The names of operators are PyTorch's (torch/csrc/autograd/function.h, torch/optim/optimizer.py),
-//! as its `emit_nvtx` marks them, or those of ranges that a program marks itself.
+//! Names of operators are PyTorch's (torch/csrc/autograd/function.h, torch/optim/optimizer.py), as
+//! its `emit_nvtx` marks them, or those of ranges that a program marks itself.
 
 use serde::{Deserialize, Serialize};
 
 use crate::words;
 
-/// [`short`], without template arguments: what kind of kernel it is.
+/// [`short`] without template arguments: the kind of kernel.
 pub fn plain(name: &str) -> String {
     let name = short(name);
     name.split('<').next().unwrap_or_default().to_owned()
 }
 
-/// A kernel's name without return type, leading namespaces and the types of its
-/// arguments, cut at eighty characters. Template arguments stay: they are often all
-/// that tells two kernels apart.
+/// A kernel's name without return type, leading namespaces and argument types, cut at eighty
+/// characters. Template arguments stay, because they are often the only difference between two
+/// kernels.
 pub fn short(name: &str) -> String {
     const MAX_LENGTH: usize = 80;
     let name = name.strip_prefix("void ").unwrap_or(name);
@@ -99,7 +100,7 @@ fn without_suffix(name: &str) -> &str {
     name
 }
 
-/// `0d1d2de3c`: argument numbers from 0, at least one marked as divisible (`d`, `e`) or
+/// `0d1d2de3c`: argument numbers from 0, of which at least one is marked as divisible (`d`, `e`) or
 /// constant (`c`).
 fn is_specialisation(word: &str) -> bool {
     word.starts_with('0')
@@ -139,10 +140,10 @@ const FUSED_MOVES: [&str; 16] = [
     "full",
 ];
 
-/// True for the name of a kernel that moves data rather than computing.
+/// True for the name of a kernel that moves data and does not compute.
 pub fn moves_data(kernel: &str) -> bool {
     let name = kernel.to_ascii_lowercase();
-    // torch.compile names what it fused: a conversion among other things is not a copy.
+    // torch.compile lists fused operators in the name. A conversion among others is not a copy.
     if let Some((_, fused)) = name
         .split_once("_fused_")
         .filter(|_| name.starts_with("triton_"))
@@ -155,13 +156,13 @@ pub fn moves_data(kernel: &str) -> bool {
         let mut words = name.split(|c: char| !c.is_ascii_alphanumeric());
         words.any(|other| other == word)
     };
-    // `cat` and `fill` occur inside longer words; the others are telling anywhere.
+    // `cat` and `fill` occur inside of longer words; the others are significant anywhere.
     let moves = MOVING.iter().any(|&moving| match moving {
         "cat" | "fill" => is_word(moving),
         moving => name.contains(moving),
     });
-    // PyTorch's elementwise kernels do whatever function they are made with. One that adds
-    // is not a copy; one whose name was cut before the function is most likely one.
+    // PyTorch's elementwise kernels apply any function. A kernel that adds is not a copy; one whose
+    // name was cut before the function most likely is.
     let function = || name.contains("functor") || name.contains("lambda");
     let elementwise = name.contains("elementwise");
     moves || (elementwise && (name.contains("fillfunctor") || !function()))
@@ -174,20 +175,20 @@ words! {
     #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
     #[serde(rename_all = "lowercase")]
     pub enum StepPart {
-        /// The forward pass; what has no backward pass is one, too.
+        /// The forward pass, or any work without a backward pass.
         Forward = "forward",
-        /// The backward pass, with what is computed again in it.
+        /// The backward pass, including forward work that it repeats.
         Backward = "backward",
         /// The optimizer.
         Optimizer = "optimizer",
     }
 }
 
-/// The function of autograd's that calls each node of a backward pass.
+/// Autograd's function that calls each node of a backward pass.
 const NODE: &str = "autograd::engine::evaluate_function: ";
 
-/// Which part of a step an operator belongs to; `None` where its text does not tell. What a
-/// framework says goes before what a program calls its ranges.
+/// The part of a step that an operator belongs to; `None` if its name does not show it. The
+/// framework's names take precedence over the program's ranges.
 pub fn part(operator: &str) -> Option<StepPart> {
     let levels = || operator.split('/');
     if levels().any(|level| level.starts_with("Optimizer.")) {
@@ -202,15 +203,14 @@ pub fn part(operator: &str) -> Option<StepPart> {
         "optimizer" | "optimizer_step" | "optimizer.step" => Some(StepPart::Optimizer),
         _ => None,
     };
-    // The inner range is the narrower one.
+    // The innermost range is the most specific.
     let own = levels().rev().find_map(word);
     own.or_else(|| levels().any(is_operator).then_some(StepPart::Forward))
 }
 
-/// The name that stands for the launches of one operator, however it is made: of a
-/// framework's operators the outermost (`aten::linear`, `MmBackward0`),
-/// else the range within the program's outermost one, without the number that tells one of
-/// its turns from the next.
+/// A name for the launches of one operator in any of its forms. It is the outermost of the
+/// framework's operators (`aten::linear`, `MmBackward0`). Without one, it is the range within the
+/// program's outermost range, without a number that counts iterations.
 pub fn family(operator: &str) -> &str {
     if let Some(level) = operator.split('/').find(|level| is_operator(level)) {
         return level.strip_prefix(NODE).unwrap_or(level);
@@ -220,8 +220,8 @@ pub fn family(operator: &str) -> &str {
     without_number(levels.next().unwrap_or(outermost))
 }
 
-/// True for the name of a framework's operator, not of a program's own range. The recorder
-/// goes by the same rule (`crates/probe/src/census/ranges.rs`).
+/// True for the name of a framework's operator, false for a program's own range. The recorder
+/// applies the same rule (`crates/probe/src/census/ranges.rs`).
 pub fn is_operator(name: &str) -> bool {
     let function = name.ends_with("Func") || name.ends_with("Function");
     name.contains("::") || name.starts_with("Optimizer.") || function || is_node(name)
@@ -230,11 +230,11 @@ pub fn is_operator(name: &str) -> bool {
 /// True for a node of a backward pass: `MmBackward0`, `FlashAttnFuncBackward`.
 fn is_node(name: &str) -> bool {
     let name = name.trim_end_matches(|c: char| c.is_ascii_digit());
-    // The word alone is a program's own.
+    // The word alone is a program's own range.
     name.len() > "Backward".len() && name.ends_with("Backward")
 }
 
-/// `step 17` and `layers.3` without their number.
+/// `step 17` and `layers.3` without the number.
 fn without_number(name: &str) -> &str {
     let bare = name.trim_end_matches(|c: char| c.is_ascii_digit());
     let separated = bare.trim_end_matches([' ', '_', '.', '#', '-', ':', '=']);
@@ -348,7 +348,7 @@ mod tests {
                 Some(StepPart::Optimizer),
             ),
             ("step/forward/layer", Some(StepPart::Forward)),
-            // Computed again, in a range that the program calls forward.
+            // Computed again during backward, in a range that the program calls forward.
             (
                 "autograd::engine::evaluate_function: CheckpointFunctionBackward/forward/aten::mm",
                 Some(StepPart::Backward),

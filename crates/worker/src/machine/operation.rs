@@ -1,4 +1,4 @@
-//! Something that a device did, and when.
+//! Operations of a device and their times.
 
 use std::sync::Arc;
 
@@ -7,45 +7,45 @@ use serde::{Deserialize, Serialize};
 use super::intervals::Ran;
 use crate::units::{Bytes, is_zero};
 
-/// A kernel, copy or fill that ran. Times are nanoseconds: of a recording those of CUPTI's
-/// clock, which host and device records of all processes share; of one call from the start of
-/// its first operation. `K` is what is known of a kernel: its launch, or its name alone; `O` is
-/// the form of its operator: its text, which many operations share, or in a file a number.
+/// A kernel, copy or fill that ran. Times are nanoseconds: in a recording, of CUPTI's clock, which
+/// host and device records of all processes share; for one call, from the start of its first
+/// operation. `K` describes a kernel: its launch, or only its name. `O` is the form of its
+/// operator: a text that many operations share, or in a file a number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Operation<K, O = Arc<str>> {
-    /// The work.
+    /// The work that it did.
     #[serde(flatten)]
     pub work: Work<K>,
-    /// Number of its process, where there are several.
+    /// Number of its process, if there are several.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub process: u32,
     /// The device's ordinal in its process.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub device: u32,
-    /// When it started on the device.
+    /// The start on the device.
     pub start_ns: u64,
-    /// When it ended there; at least `start_ns`.
+    /// The end on the device; at least `start_ns`.
     pub end_ns: u64,
-    /// Number of its stream, where known.
+    /// Number of its stream, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<u32>,
-    /// When the host began to launch it, where known; before the first operation of a call
+    /// The moment when the host began to launch it, if known. Before the first operation of a call
     /// it is negative.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launched_ns: Option<i64>,
-    /// The host's time to launch it, where known.
+    /// The time that the host took to launch it, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch_ns: Option<u64>,
-    /// The ranges that the host was in when it launched it, outermost first, joined by `/`:
-    /// `step/forward/aten::mm`. Of more than three the outermost, the outermost that is an
-    /// operator of a framework (else the last but one) and the innermost are kept, in at most
-    /// 200 bytes. Absent where the program names none, or its launch is not known.
+    /// The ranges around the launch on the host, outermost first, joined by `/`:
+    /// `step/forward/aten::mm`. Of more than three, it has the outermost, the outermost operator of
+    /// a framework (otherwise the last but one) and the innermost, in at most 200 bytes. Absent if
+    /// the program names no range, or the launch is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operator: Option<O>,
 }
 
-/// The work of a device.
+/// The work of an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "lowercase")]
@@ -57,13 +57,13 @@ pub enum Work<K> {
         /// `HtoD`, `DtoH`, `DtoD`, `PtoP`, `HtoH` or `?`.
         #[serde(default = "unknown")]
         direction: String,
-        /// The bytes, where known.
+        /// The number of bytes, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bytes: Option<u64>,
     },
     /// Filled memory by the driver.
     Set {
-        /// The bytes, where known.
+        /// The number of bytes, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bytes: Option<u64>,
     },
@@ -73,7 +73,7 @@ fn unknown() -> String {
     "?".to_owned()
 }
 
-/// A kernel that is known by its name alone: its launch is listed elsewhere.
+/// A kernel of which only the name is known, because its launch is listed elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Named {
@@ -83,7 +83,7 @@ pub struct Named {
 }
 
 impl<K> Work<K> {
-    /// The same, of kernels that are known by what `named` makes of them.
+    /// The same work, with each kernel converted by `named`.
     pub fn named<L>(&self, named: impl Fn(&K) -> L) -> Work<L> {
         match self {
             Work::Kernel(kernel) => Work::Kernel(named(kernel)),
@@ -96,12 +96,12 @@ impl<K> Work<K> {
     }
 }
 
-/// The last moment that is believed, in nanoseconds: about the year 2116, where a clock counts
-/// from 1970. Sums and differences of two moments stay below what an `i64` holds.
+/// The latest time that is accepted, in nanoseconds: about the year 2116 for a clock that counts
+/// from 1970. Sums and differences of two times fit into an `i64`.
 const LATEST_NS: u64 = 1 << 62;
 
 impl<K> Operation<K> {
-    /// Something that ran between these moments, of which no more is known.
+    /// An operation between two times, without other details.
     pub fn new(work: Work<K>, start_ns: u64, end_ns: u64) -> Operation<K> {
         Operation {
             work,
@@ -116,7 +116,7 @@ impl<K> Operation<K> {
         }
     }
 
-    /// The impossible value in its times or its size, as a sentence.
+    /// A sentence about an impossible time or size, if it has one.
     pub fn objection(&self) -> Option<&'static str> {
         let launched = self.launched_ns.map_or(0, i64::unsigned_abs);
         let latest = self.end_ns.max(launched).max(self.launch_ns.unwrap_or(0));
@@ -148,7 +148,7 @@ impl<K> Operation<K> {
         matches!(self.work, Work::Copy { .. })
     }
 
-    /// Bytes of a copy or fill, where known.
+    /// Bytes of a copy or fill, if known.
     pub fn bytes(&self) -> Option<u64> {
         match self.work {
             Work::Kernel(_) => None,
@@ -158,7 +158,7 @@ impl<K> Operation<K> {
 }
 
 impl<K, O> Operation<K, O> {
-    /// The same, with its operator in another form; `None` for an unknown operator.
+    /// The same operation, with its operator in another form; `None` stays unknown.
     pub fn with_operator<P>(self, convert: impl FnOnce(O) -> Option<P>) -> Operation<K, P> {
         Operation {
             work: self.work,
@@ -179,7 +179,7 @@ impl<K> From<&Operation<K>> for Ran {
         Ran {
             start_ns: operation.start_ns,
             end_ns: operation.end_ns,
-            // Before the first operation there is nothing that could have waited.
+            // Nothing can have waited before the first operation.
             launched_ns: operation
                 .launched_ns
                 .map(|at| u64::try_from(at).unwrap_or(0)),

@@ -1,4 +1,4 @@
-//! Parts of records that many cases have alike.
+//! Parts of records that are equal in many cases.
 
 use std::any::Any;
 #[cfg(feature = "schemas")]
@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use rustc_hash::FxHashMap;
 
-/// A value that is kept once however many cases have it; to change it makes it one of its own.
+/// A value that is stored once for all cases that have it, and is copied on change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Shared<T>(Arc<T>);
@@ -42,7 +42,7 @@ impl<'de, T: DeserializeOwned + Send + Sync + 'static> Deserialize<'de> for Shar
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Shared<T>, D::Error> {
         const MAX_KNOWN: usize = 1 << 14;
         thread_local! {
-            /// Values by their text: to look one up takes a quarter of the time to read it.
+            /// Values by their text: a lookup takes a quarter of the time of parsing.
             static KNOWN: RefCell<FxHashMap<Box<str>, Arc<dyn Any + Send + Sync>>> =
                 RefCell::default();
         }

@@ -1,8 +1,8 @@
-//! The structure of one call: launches, copies, threads, allocations; and the device's other
-//! load, as evidence for judging samples later.
+//! The structure of one call: launches, copies, threads, allocations; and the state of the device,
+//! as evidence for judging samples later.
 //!
-//! Structure is exact. One call tells it, it holds on a throttled or shared machine, and it explains
-//! most slowdowns before a second look is needed.
+//! Structure is exact. One call is enough to know it, it does not depend on a throttled or shared
+//! machine, and it explains most slowdowns without further measurements.
 
 use std::collections::BTreeMap;
 
@@ -12,37 +12,37 @@ use super::names::normalised;
 use crate::case::ParamValue;
 use crate::units::Bytes;
 
-/// The name under which [`Structure::uncounted`] has the reason for a missing census.
+/// The key in [`Structure::uncounted`] for the reason of a missing census.
 pub const CENSUS: &str = "census";
 
-/// The ending of a count's name that is a size.
+/// The suffix of the name of a count that is a size.
 pub const BYTES: &str = "_bytes";
 
-/// The beginning of the reason when counting was tried, and failed.
+/// The beginning of a reason that says that counting failed.
 pub const CENSUS_FAILED: &str = "the census failed";
 
-/// Count of results in a wider floating type than the inputs of a call have.
+/// Count of results whose floating type is wider than the call's inputs.
 pub const WIDER_RESULTS: &str = "wider_results";
 
-/// Count of denormal numbers in inputs and results of the operations of a call.
+/// Count of denormal numbers in the inputs and results of a call's operations.
 pub const DENORMAL_VALUES: &str = "denormal_values";
 
-/// Count of bytes that a call allocated at the most.
+/// The largest number of bytes that a call had allocated.
 pub const CALL_PEAK: &str = "call_peak_bytes";
 
 /// Count of the allocations of code that numba compiled.
 pub const NUMBA_ALLOCATIONS: &str = "numba_allocations";
 
-/// Count of Python's collections of garbage in a call.
+/// Count of Python's garbage collections in a call.
 pub const GARBAGE_COLLECTIONS: &str = "garbage_collections";
 
-/// The CPU time of these, in nanoseconds.
+/// The CPU time of garbage collections, in nanoseconds.
 pub const GARBAGE_NS: &str = "ns.garbage_collections";
 
-/// The beginning of the name of a function's part of a profiled call, in millionths.
+/// The prefix of the name of a count: a function's part of a profiled call, in millionths.
 pub const FUNCTION_PPM: &str = "ppm.in.";
 
-/// Counts that are evidence for causes alone: a case that lacks one is not missing.
+/// Counts that only serve as evidence for causes. A case without one is not incomplete.
 const EVIDENCE: [&str; 6] = [
     CALL_PEAK,
     "array_operations",
@@ -52,7 +52,7 @@ const EVIDENCE: [&str; 6] = [
     GARBAGE_COLLECTIONS,
 ];
 
-/// True for a count that is evidence for causes alone, as every time is.
+/// True for a count that only serves as evidence for causes, as all times do.
 pub fn is_evidence(count: &str) -> bool {
     let of_times = ["ns.", FUNCTION_PPM];
     of_times.iter().any(|begin| count.starts_with(begin)) || EVIDENCE.contains(&count)
@@ -65,36 +65,36 @@ pub struct Structure {
     /// Kernel launches in order; empty off a GPU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub launches: Vec<Launch>,
-    /// Counts by name: `threads` (that did work), `tasks` (independent pieces of
-    /// it), `copies` (of whole tensors), `allocations`, `workspace_bytes`; what it asked of
-    /// CUDA ([`ASKED_OF_CUDA`](super::ASKED_OF_CUDA));
-    /// `calls.NAME`, `calls_in_N.NAME` and `ns.NAME` of counted functions, and `ppm.in.NAME`, the part
-    /// of a profiled call that a function takes, in millionths. The last two are not exact.
+    /// Counts by name: `threads` (that did work), `tasks` (independent pieces of it), `copies` (of
+    /// whole tensors), `allocations`, `workspace_bytes`; calls to CUDA
+    /// ([`ASKED_OF_CUDA`](super::ASKED_OF_CUDA)); `calls.NAME`, `calls_in_N.NAME` and `ns.NAME` of
+    /// counted functions; and `ppm.in.NAME`, the part of a profiled call that a function takes, in
+    /// millionths. The last two are not exact.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counts: BTreeMap<String, u64>,
-    /// Operators of the worker's framework by name (`aten::view`), and how often each ran;
-    /// what is beyond the 200 most frequent is `others`. Absent where they were not counted.
+    /// Operators of the worker's framework by name (`aten::view`), and how often each ran. Those
+    /// beyond the 200 most frequent are counted as `others`. Absent if they were not counted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub operators: BTreeMap<String, u64>,
-    /// Python functions of the library under test, and those of other modules that it calls itself,
-    /// as `module:function`, and how often each ran; bounded in the same way. Absent where they were
-    /// not counted.
+    /// Python functions of the library under test, and those of other modules that it calls
+    /// directly, as `module:function`, and how often each ran. Limited in the same way. Absent if
+    /// they were not counted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub functions: BTreeMap<String, u64>,
-    /// Values of parameters that the launches show: `num_splits_key` is a size of a grid.
+    /// Values of parameters that the launches show: `num_splits_key` may be an extent of a grid.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub effective: BTreeMap<String, ParamValue>,
-    /// Counts that were asked for and could not be had, by name, and why. They are not 0.
+    /// Counts that were requested and are not available, by name, with the reason. They are not 0.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub uncounted: BTreeMap<String, String>,
-    /// A hash over the machine code of every kernel launched, in hexadecimal, where the
-    /// worker has that code. Equal hashes are equal instructions.
+    /// A hash over the machine code of every kernel launched, in hexadecimal, if the worker has the
+    /// code. Equal hashes mean equal instructions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
 }
 
 impl Structure {
-    /// The launches by normalised kernel name, in the order of names.
+    /// The launches by normalised kernel name, sorted by name.
     pub fn by_kernel(&self) -> BTreeMap<String, Vec<&Launch>> {
         let mut kernels: BTreeMap<String, Vec<&Launch>> = BTreeMap::new();
         for launch in &self.launches {
@@ -104,7 +104,7 @@ impl Structure {
         kernels
     }
 
-    /// The impossible value in it, as a sentence: a size that no machine has.
+    /// A sentence about an impossible value: a size that no machine has.
     pub fn objection(&self) -> Option<String> {
         let counted = self.counts.iter();
         let counted = counted.filter(|(name, _)| name.ends_with(BYTES));
@@ -122,23 +122,22 @@ impl Structure {
         all.find_map(|(name, bytes)| Bytes(bytes).objection(name))
     }
 
-    /// True when there is nothing in it: the worker cannot count.
+    /// True if it has nothing, because the worker cannot count.
     pub fn is_empty(&self) -> bool {
         let counted = [&self.counts, &self.operators, &self.functions];
         self.launches.is_empty() && counted.iter().all(|counts| counts.is_empty())
     }
 
-    /// Why a count could not be had, where that is known: for a reason of its own, or
-    /// because the census is missing.
+    /// The reason for which a count is not available, if known: its own, or that of a missing
+    /// census.
     pub fn why_uncounted(&self, name: &str) -> Option<&str> {
         let reason = self.uncounted.get(name).or(self.uncounted.get(CENSUS));
         reason.map(String::as_str)
     }
 }
 
-/// One kernel launch on a GPU, with what its kernel is known by: its name, or in a recording
-/// of a million launches the name's number. Sizes of memory are bytes; a figure that is not
-/// known is absent.
+/// One kernel launch on a GPU. `name` identifies its kernel: the kernel's name, or in a recording
+/// of a million launches the name's number. Sizes of memory are bytes; unknown figures are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Launch<N = String> {
@@ -148,33 +147,33 @@ pub struct Launch<N = String> {
     pub grid: [u32; 3],
     /// Threads of a block in x, y, z.
     pub block: [u32; 3],
-    /// Blocks of a cluster in x, y, z, where there are clusters.
+    /// Blocks of a cluster in x, y, z, if there are clusters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<[u32; 3]>,
-    /// Registers of a thread.
+    /// Registers of each thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registers: Option<u32>,
     /// Static plus dynamic shared memory of a block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_bytes: Option<u64>,
-    /// Local memory of a thread: spilled registers, and arrays that are indexed.
+    /// Local memory of each thread: spilled registers, and arrays that are indexed dynamically.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub local_bytes: Option<u64>,
-    /// Blocks that one multiprocessor holds at once.
+    /// The number of blocks that one multiprocessor holds at the same time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocks_per_sm: Option<u32>,
-    /// Node of the CUDA graph that launched it, if one did.
+    /// Node of the CUDA graph that launched it, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph: Option<u64>,
 }
 
-/// The product of the three sizes of a grid or a block; a size that no device has is the largest number.
+/// The product of the three sizes of a grid or a block. Saturates for sizes that no device has.
 pub fn product(sizes: [u32; 3]) -> u64 {
     let sizes = sizes.into_iter().map(u64::from);
     sizes.fold(1, u64::saturating_mul)
 }
 
-/// `157x1x1`.
+/// The sizes as text: `157x1x1`.
 pub fn sizes([x, y, z]: [u32; 3]) -> String {
     format!("{x}x{y}x{z}")
 }
@@ -190,36 +189,36 @@ impl<N> Launch<N> {
         product(self.block)
     }
 
-    /// Threads of its whole grid.
+    /// The number of threads in the grid.
     pub fn threads(&self) -> u64 {
         self.blocks().saturating_mul(self.block_threads())
     }
 
-    /// The number of a device's multiprocessors that get a block: all, unless there are too few
+    /// The number of a device's multiprocessors that get a block: all, unless there are fewer
     /// blocks.
     pub fn sms_used(&self, sms: u32) -> u64 {
         self.blocks().min(sms.into())
     }
 
-    /// The number of times that its blocks fill the device, where occupancy is known: 1.02
-    /// leaves it almost empty at the end, 1.98 does not.
+    /// The number of times that its blocks fill the device, if occupancy is known. With 1.02 the
+    /// device is almost empty at the end, with 1.98 it is not.
     pub fn waves(&self, sms: u32) -> Option<f64> {
         let at_once = u64::from(self.blocks_per_sm?) * u64::from(sms);
         (at_once > 0).then(|| self.blocks() as f64 / at_once as f64)
     }
 }
 
-/// State of a device right after the samples of a case; what is not known is absent.
+/// State of a device right after the samples of a case. Unknown figures are absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct DeviceState {
-    /// Clock of the SMs.
+    /// Clock of the SMs, in MHz.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sm_mhz: Option<f64>,
-    /// Clock of the memory.
+    /// Clock of the memory, in MHz.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_mhz: Option<f64>,
-    /// Why clocks are not higher, as NVML's bits `nvmlClocksThrottleReason*`.
+    /// The reasons why clocks are not higher, as NVML's bits `nvmlClocksThrottleReason*`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttle_bits: Option<u64>,
     /// Power drawn by the board, in watts.
@@ -228,13 +227,12 @@ pub struct DeviceState {
     /// Temperature of the chip, in degrees Celsius.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature_c: Option<f64>,
-    /// Processes that compute on the device apart from the worker.
+    /// The number of other processes that compute on the device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other_processes: Option<u32>,
 }
 
-/// Words for NVML's reasons (nvml.h), and whether each means that the device is slower than it
-/// could be for a cause that comes and goes.
+/// Names of NVML's reasons (nvml.h), and whether each slows the device down for a temporary cause.
 const REASONS: [(u64, &str, bool); 9] = [
     (0x1, "idle", false),
     (0x2, "applications clocks setting", false),
@@ -248,8 +246,8 @@ const REASONS: [(u64, &str, bool); 9] = [
 ];
 
 impl DeviceState {
-    /// The reasons by which the device held its clocks back. An idle device and clocks that
-    /// a user set do not count; a bit without a word does, and reads as a number.
+    /// The reasons for which the device lowered its clocks. An idle device and clocks that a user
+    /// set do not count. A bit without a name counts, and prints as a number.
     pub fn throttled_by(&self) -> impl Iterator<Item = String> {
         let bits = self.throttle_bits.unwrap_or(0);
         let set = (0..u64::BITS)

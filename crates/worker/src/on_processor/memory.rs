@@ -8,27 +8,27 @@ use nix::unistd::{SysconfVar, sysconf};
 use crate::sets::SHOWING;
 use crate::units::Bytes;
 
-/// Least growth that is one: counters of a process lag by 32 pages a core, and an allocator takes
-/// memory from the system in steps of 132 KiB.
+/// The smallest growth that counts: counters of a process lag by 32 pages a core, and an allocator
+/// takes memory from the system in steps of 132 KiB.
 const MIN_GROWTH: f64 = 512.0 * 1024.0;
 
 /// The resident memory of this process.
 #[derive(Debug)]
 pub struct ResidentMemory {
-    /// True where the kernel began to count its peak again.
+    /// True if the kernel reset its count of the peak.
     peak_counted: bool,
     statm: Option<File>,
     page: f64,
-    /// Bytes before each call.
+    /// The resident bytes before each call.
     before: Vec<f64>,
 }
 
 impl ResidentMemory {
-    /// Starts to count the peak.
+    /// Resets the kernel's count of the peak.
     pub fn begin() -> ResidentMemory {
         let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
         ResidentMemory {
-            // proc_pid_clear_refs(5): 5 resets `VmHWM`.
+            // Writing 5 resets `VmHWM`; see proc_pid_clear_refs(5).
             peak_counted: fs::write("/proc/self/clear_refs", "5").is_ok(),
             statm: File::open("/proc/self/statm").ok(),
             page: page.map_or(f64::NAN, |bytes| bytes as f64),
@@ -36,7 +36,7 @@ impl ResidentMemory {
         }
     }
 
-    /// Reads it, before a call.
+    /// Reads the resident memory before a call.
     pub fn read(&mut self) {
         let mut text = [0; 128];
         let mut read = || {
@@ -47,7 +47,7 @@ impl ResidentMemory {
         self.before.extend(read().map(|pages| pages * self.page));
     }
 
-    /// The peak since it began; `None` where the kernel does not count it.
+    /// The peak since `begin`; `None` if the kernel does not count it.
     pub fn peak(&self) -> Option<Bytes> {
         let status = fs::read_to_string("/proc/self/status").ok()?;
         let (_, rest) = status.split_once("VmHWM:")?;
@@ -55,15 +55,15 @@ impl ResidentMemory {
         self.peak_counted.then_some(Bytes(kibibytes << 10))
     }
 
-    /// Growth in bytes a call, where it is steady.
+    /// Growth in bytes for each call, if it is steady.
     pub fn growth(&self) -> Option<f64> {
         growth(&self.before)
     }
 }
 
-/// Growth in bytes a call of these readings, one before each: `None` unless the median of each
-/// quarter lies above that of the one before. A cache that fills up in the first calls does not
-/// count.
+/// Growth in bytes for each call from readings before each. `None` unless the median of each
+/// quarter is above that of the quarter before, so that a cache that fills up in the first calls
+/// does not count.
 fn growth(resident: &[f64]) -> Option<f64> {
     let count = resident.len();
     if count < SHOWING as usize {
@@ -98,13 +98,13 @@ mod tests {
             "a cache that is full after 6 calls"
         );
         assert_eq!(calls(|n| (20.0 - n) * MIB), None);
-        // In steps, as an allocator takes it.
+        // Growth in steps, as an allocator takes memory.
         let steps = calls(|n| (n / 4.0).floor() * MIB).unwrap();
         assert!((steps / MIB - 0.25).abs() < 0.05, "{steps}");
         assert_eq!(growth(&[1.0, 1e9, 2e9]), None);
     }
 
-    /// In a process of its own: other tests take memory and give it back meanwhile.
+    /// Runs in a process of its own, because other tests allocate and free memory at the same time.
     #[test]
     fn the_peak_is_that_of_the_samples() {
         const ALONE: &str = "REGATTA_TEST_ALONE";

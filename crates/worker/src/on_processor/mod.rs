@@ -1,8 +1,8 @@
-//! Code of this process on this machine's processor, as a worker.
+//! A worker whose variants run in this process, on this machine's processor.
 //!
-//! The check against float64 before timing and after, sets of inputs that change between
-//! samples, and the clock are all here. A library with tensors of its own, such as regatta's own
-//! kernels, is a [`ProcessorVariant`]; a function that takes slices becomes one.
+//! It provides the check against float64 before and after timing, sets of inputs that change
+//! between samples, and the clock. A library with its own tensors, such as regatta's own kernels,
+//! provides [`ProcessorVariant`]s; a function over slices is converted into one.
 
 mod memory;
 mod threads;
@@ -24,15 +24,15 @@ use crate::serve::{Pause, Refusal, Worker};
 use crate::sets::{LAST, Rotation, drawn_calls};
 use crate::units::{Bytes, Nanoseconds};
 
-/// A case made ready: what is timed, and what of it is checked and counted.
+/// A prepared case, which is timed, checked and counted.
 pub trait ProcessorCase {
     /// One call.
     fn call(&mut self);
 
-    /// Puts a set of inputs in the place of those that are there.
+    /// Replaces the inputs by those of `set`.
     ///
     /// # Errors
-    /// Why it cannot be had.
+    /// The reason for which the set cannot be made.
     fn change(&mut self, set: u32) -> Result<(), String>;
 
     /// Makes the first call, on poisoned results, and returns its time.
@@ -40,8 +40,8 @@ pub trait ProcessorCase {
         time(|| self.call())
     }
 
-    /// The results of the last call in logical order, each after the other as the problem's
-    /// operator names them.
+    /// The results of the last call in logical order, in the order in which the problem's operator
+    /// names them.
     fn results(&self) -> Vec<Vec<f32>>;
 
     /// The effective value of each parameter.
@@ -55,27 +55,28 @@ pub trait ProcessorCase {
     }
 }
 
-/// Makes a case ready on the inputs of its seed.
+/// Prepares a case on the inputs of its seed.
 ///
 /// # Errors
-/// Why this case cannot be timed.
+/// The reason for which this case cannot be timed.
 pub type MakeCase = dyn Fn(&Prepare) -> Result<Box<dyn ProcessorCase>, Refusal>;
 
-/// A variant: what it can do, and how a case of it is made ready.
+/// A variant: what it supports, and how its cases are prepared.
 pub struct ProcessorVariant {
-    /// As the worker introduces it. Requests beyond it are refused before `prepare`.
+    /// The description for the worker's introduction. Requests for anything else are refused before
+    /// `prepare` is called.
     pub info: VariantInfo,
-    /// Makes its cases ready.
+    /// Prepares its cases.
     pub prepare: Box<MakeCase>,
 }
 
-/// A worker of variants on the processor.
+/// A worker whose variants run on the processor.
 pub struct OnProcessor {
     name: &'static str,
-    /// Versions of what a reading depends on; by default the worker's own alone.
+    /// Versions of everything that affects a measurement; by default only the worker's own.
     pub versions: BTreeMap<String, String>,
     variants: Vec<ProcessorVariant>,
-    /// Measures what the processor reaches at the most.
+    /// Measures the processor's peak performance.
     pub peak: Option<fn(&[Dtype]) -> Peak>,
     references: References,
     prepared: Option<(Prepare, Box<dyn ProcessorCase>)>,
@@ -85,7 +86,7 @@ pub struct OnProcessor {
 const NO_CASE: &str = "no case is prepared";
 
 impl OnProcessor {
-    /// A worker of this name; `version` is part of what a reading depends on.
+    /// A worker named `name`. `version` is recorded with its measurements.
     pub fn new<V: Into<ProcessorVariant>>(
         name: &'static str,
         version: &'static str,
@@ -102,7 +103,7 @@ impl OnProcessor {
         }
     }
 
-    /// The variant of a request, or why it does not do that.
+    /// The variant of a request, or the reason for which the request is not supported.
     fn variant(&self, request: &Prepare) -> Result<&ProcessorVariant, String> {
         let wanted = &request.variant;
         let mut variants = self.variants.iter();
@@ -116,14 +117,14 @@ impl OnProcessor {
     }
 }
 
-/// The number of reads of results before a call is refused whose results took time each time.
+/// The number of calls after which a case is refused if reading its results took time after each.
 const ATTEMPTS: usize = 10;
 
-/// The results of the last timed call, which took `call_ns`.
+/// Reads the results of the last timed call, which took `call_ns`.
 ///
 /// # Errors
-/// When the call did not compute them: they take time when they are first read, and none
-/// afterwards. What another program takes of the cores looks alike once, not each time.
+/// The call did not compute its results: the first read of them takes time, and the second does
+/// not. Other programs that take a core can cause this once, but not every time.
 fn read_results(
     case: &mut dyn ProcessorCase,
     call_ns: Nanoseconds,
@@ -281,7 +282,7 @@ fn model_name() -> String {
         )
 }
 
-/// `MemAvailable` of `/proc/meminfo` in bytes: what can be had without swapping.
+/// `MemAvailable` of `/proc/meminfo` in bytes: the memory that is available without swapping.
 pub fn available_memory() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let (_, rest) = text.split_once("MemAvailable:")?;
@@ -289,10 +290,10 @@ pub fn available_memory() -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
-/// Bytes of all last-level caches together, as Linux describes them.
+/// The total size of all last-level caches in bytes, as Linux describes them.
 ///
-/// Several processors share a cache, and a large chip has several: each is named
-/// by the list of processors that share it, and counted once.
+/// Several processors share a cache, and a large chip has several caches. Each is identified by the
+/// list of processors that share it, and counted once.
 pub fn last_level_cache() -> Option<u64> {
     let mut caches = BTreeMap::new();
     for processor in fs::read_dir("/sys/devices/system/cpu").ok()?.flatten() {
@@ -318,7 +319,7 @@ pub fn last_level_cache() -> Option<u64> {
     (!caches.is_empty()).then(|| caches.values().sum())
 }
 
-/// `512K`, `32M`: as sysfs writes sizes.
+/// Parses a size of sysfs: `512K`, `32M`.
 fn bytes(text: &str) -> Option<u64> {
     let (number, unit) = text.split_at(text.find(char::is_alphabetic).unwrap_or(text.len()));
     let unit = match unit {
@@ -342,13 +343,14 @@ mod tests {
 
     const WORK: Duration = Duration::from_millis(20);
 
-    /// When a case does its work: in the call, in a thread, or when its results are read.
+    /// The moment at which a case does its work: in the call, in a thread, or when its results are
+    /// read.
     #[derive(Clone, Copy, PartialEq)]
     enum Works {
         InTheCall,
         InAThread,
         WhenRead,
-        /// In the call, while other programs take the cores in all attempts but the last.
+        /// In the call, while other programs take the cores in all attempts except the last.
         Disturbed,
     }
 

@@ -14,39 +14,40 @@ use crate::units::Nanoseconds;
 
 const TASKS: &str = "/proc/self/task";
 
-/// Least CPU time of a thread that computed in a call. One that wakes up, finds nothing to do and
-/// sleeps again takes 2 to 4 µs.
+/// The least CPU time of a thread that counts as computing in a call. A thread that wakes up, finds
+/// nothing to do and sleeps again takes 2 to 4 µs.
 const MIN_CPU_NS: u64 = 5_000;
-/// The least part of the busiest thread's CPU time, a tenth. Threads that share the work of a call
-/// have about as much each, however many there are. A timer, a collector or the thread that hands
-/// the work out and waits for it (10 to 20 µs) has less.
+/// A thread counts as computing if it has at least this part (a tenth) of the busiest thread's CPU
+/// time. Threads that share a call's work have about the same time each, however many there are. A
+/// timer, a garbage collector, or a thread that only distributes the work and waits (10 to 20 µs)
+/// has less.
 const MIN_PART: u64 = 10;
 
-/// The use of the cores in one call; a figure that the kernel does not show is `None`.
+/// The CPU usage of one call. A figure is `None` if the kernel does not report it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CallUsage {
     /// CPU time of the process.
     pub cpu_ns: Option<Nanoseconds>,
-    /// Times that a core was taken from it.
+    /// The number of times that it was preempted.
     pub preempted: Option<u32>,
-    /// Pages of memory that the system gave it when it touched them first.
+    /// Pages of memory that it got from the system on first touch.
     pub page_faults: Option<u32>,
-    /// Threads that computed.
+    /// The number of threads that computed.
     pub threads: Option<u32>,
-    /// Time that they were ready and had no core, together.
+    /// The total time in which these threads were ready and had no core.
     pub waited_ns: Option<Nanoseconds>,
-    /// True where more than a tenth of the CPU time is of no thread that counts, as of one that
-    /// began and ended within the call.
+    /// True if more than a tenth of the CPU time belongs to no counted thread, for example to one
+    /// that began and ended within the call.
     pub missed_thread: bool,
     /// CPU time of the calling thread.
     own_cpu_ns: Nanoseconds,
 }
 
-/// Keeps the calling thread on one core while its calls run on this thread alone.
+/// Pins the calling thread to one core while its calls run on this thread alone.
 ///
-/// Two processes that take turns then share a core, and with it its clock and its neighbours: cores
-/// of one machine differ by a fifth and more. Threads that exist are left where they are. A call
-/// that uses another thread ends it, as new threads would begin on that core.
+/// Two processes that take turns then share a core, with its clock and its neighbours; cores of one
+/// machine differ by a fifth and more. Existing threads are not moved. If a call uses another
+/// thread, the pin is removed, because new threads would start on that core.
 #[derive(Debug)]
 pub struct OneCore {
     core: Option<u32>,
@@ -56,7 +57,7 @@ pub struct OneCore {
 }
 
 impl OneCore {
-    /// Pins nothing yet.
+    /// Pins nothing yet. `core` is the core to pin to later.
     pub fn new(core: Option<u32>) -> OneCore {
         OneCore {
             core,
@@ -66,7 +67,7 @@ impl OneCore {
         }
     }
 
-    /// Takes in what a call used.
+    /// Records the usage of a call. Removes the pin unless the call ran on one thread.
     pub fn saw(&mut self, usage: &CallUsage) {
         self.on_one_thread = usage.threads == Some(1) && !usage.missed_thread;
         if !self.on_one_thread {
@@ -74,14 +75,14 @@ impl OneCore {
         }
     }
 
-    /// Pins the thread, if the last call ran on it alone.
+    /// Pins the thread if its last call ran on it alone.
     pub fn begin(&mut self) {
         if self.on_one_thread {
             self.pin();
         }
     }
 
-    /// Pins the thread, whose calls are known to run on it alone.
+    /// Pins the thread. The caller knows that its calls run on it alone.
     pub fn pin(&mut self) {
         let may_use = |core: &u32| {
             let core = usize::try_from(*core).unwrap_or(usize::MAX);
@@ -98,14 +99,14 @@ impl OneCore {
         self.pinned = set.is_ok().then_some(core);
     }
 
-    /// The core, while it is pinned.
+    /// The core, while the thread is pinned.
     pub fn pinned(&self) -> Option<u32> {
         self.pinned
     }
 
     fn release(&mut self) {
         if let (Some(_), Some(before)) = (self.pinned.take(), &self.before) {
-            // The thread could be on these a moment ago.
+            // The thread could use these cores before, so this succeeds.
             let _ = sched_setaffinity(CALLER, before);
         }
     }
@@ -121,11 +122,11 @@ impl Drop for OneCore {
 const CALLER: Pid = Pid::from_raw(0);
 
 impl CallUsage {
-    /// The time of the call by a clock on the wall, without the waits for a core where it ran on
-    /// one thread.
+    /// The time of a call with the wall time `wall_ns`. If the call ran on one thread, its waits
+    /// for a core are subtracted.
     ///
-    /// No less than the thread's CPU time: a wait between two readings of different clocks would
-    /// be taken out of a time that it is not in.
+    /// The result is at least the thread's CPU time. Otherwise a wait between the readings of two
+    /// clocks would be subtracted from a time that does not contain it.
     pub fn device_ns(&self, wall_ns: Nanoseconds) -> Nanoseconds {
         match (self.threads, self.waited_ns) {
             (Some(1), Some(waited_ns)) if !self.missed_thread => {
@@ -136,11 +137,11 @@ impl CallUsage {
     }
 }
 
-/// One thread, as it was when a call began.
+/// A thread, with its figures at the start of a call.
 #[derive(Debug)]
 struct Thread {
     clock: ClockId,
-    /// `None` where it cannot be opened, as where all descriptors are in use.
+    /// `None` if it cannot be opened, for example because all descriptors are in use.
     schedstat: Option<File>,
     cpu_ns: u64,
     waited_ns: Option<u64>,
@@ -150,8 +151,8 @@ impl Thread {
     fn open(id: i32, waits_shown: bool) -> Thread {
         let file = || File::open(format!("{TASKS}/{id}/schedstat")).ok();
         Thread {
-            // The clock of a thread by its id, as `MAKE_THREAD_CPUCLOCK` of Linux has it. It is
-            // exact for a thread that runs, for which schedstat lags by a tick of the scheduler.
+            // The clock of a thread by its id, as Linux's `MAKE_THREAD_CPUCLOCK` computes it. It is
+            // exact while the thread runs; schedstat lags by a tick of the scheduler.
             clock: ClockId::from_raw((!id << 3 | 6) as clockid_t),
             schedstat: if waits_shown { file() } else { None },
             cpu_ns: 0,
@@ -159,7 +160,7 @@ impl Thread {
         }
     }
 
-    /// The CPU time; `None` where the thread has ended.
+    /// The CPU time; `None` if the thread has ended.
     fn cpu_now(&self) -> Option<u64> {
         nanoseconds(self.clock)
     }
@@ -169,7 +170,7 @@ impl Thread {
     }
 }
 
-/// A figure of `schedstat`: CPU time, time ready without a core, and number of times on a core.
+/// A figure of `schedstat`: CPU time, time ready without a core, or number of times on a core.
 fn schedstat(file: &File, place: usize) -> Option<u64> {
     let mut text = [0; 64];
     let length = file.read_at(&mut text, 0).ok()?;
@@ -182,7 +183,7 @@ fn nanoseconds(clock: ClockId) -> Option<u64> {
     Some(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
 }
 
-/// Times that a core was taken from this process, and its page faults without reading from a disk.
+/// The number of preemptions of this process, and of its minor page faults.
 fn preemptions_and_faults() -> Option<(i64, i64)> {
     let usage = getrusage(UsageWho::RUSAGE_SELF).ok()?;
     Some((
@@ -191,31 +192,31 @@ fn preemptions_and_faults() -> Option<(i64, i64)> {
     ))
 }
 
-/// The threads of this process, read before and after each call of the thread that made this.
+/// The threads of this process, read before and after each call of the thread that created this.
 ///
-/// Descriptors stay open, and threads are listed again only when their number changes: a sample
-/// takes 9 µs for two threads and 2.4 µs for each other.
+/// Descriptors stay open, and threads are listed again only if their number changes. A sample takes
+/// 9 µs for two threads, and 2.4 µs for each further thread.
 #[derive(Debug)]
 pub struct Threads {
-    /// The folder with an entry for each; `None` where `/proc` is hidden.
+    /// The folder with an entry for each thread; `None` if `/proc` is hidden.
     folder: Option<File>,
-    /// The folder's number of links when they were listed, which rises and falls with theirs.
+    /// The folder's link count when the threads were listed. It changes with their number.
     links: Option<u64>,
-    /// True where the kernel shows waits.
+    /// True if the kernel reports waits.
     waits_shown: bool,
-    /// The thread that made this, and makes the calls.
+    /// The thread that created this, and makes the calls.
     own: Thread,
-    /// By their ids.
+    /// All other threads, by id.
     others: BTreeMap<i32, Thread>,
-    /// CPU time of the process, and its preemptions and page faults.
+    /// CPU time of the process; its preemptions and minor page faults.
     process: (Option<u64>, Option<(i64, i64)>),
 }
 
 impl Threads {
-    /// The threads there are now.
+    /// Starts with the threads that exist now.
     pub fn new() -> Threads {
         let mut own = Thread::open(gettid().as_raw(), true);
-        // Without `CONFIG_SCHED_INFO` each figure is 0, also how often it was on a core.
+        // Without `CONFIG_SCHED_INFO` every figure is 0, including the number of times on a core.
         let shown = |file: &File| schedstat(file, 2).is_some_and(|times| times > 0);
         own.schedstat = own.schedstat.filter(shown);
         Threads {
@@ -228,8 +229,8 @@ impl Threads {
         }
     }
 
-    /// Lists the threads again where their number has changed. A new one has no CPU time and no
-    /// waits before.
+    /// Lists the threads again if their number has changed. A new thread starts with no CPU time
+    /// and no waits.
     fn list(&mut self) {
         let links = |folder: &File| folder.metadata().ok().map(|folder| folder.nlink());
         let links = self.folder.as_ref().and_then(links);
@@ -247,7 +248,7 @@ impl Threads {
         self.links = links;
     }
 
-    /// Reads all, right before a call; the process and the calling thread last.
+    /// Reads all figures right before a call: the process and the calling thread last.
     pub fn begin(&mut self) {
         self.list();
         self.others.retain(|_, thread| {
@@ -260,7 +261,7 @@ impl Threads {
         self.process.0 = nanoseconds(ClockId::CLOCK_PROCESS_CPUTIME_ID);
     }
 
-    /// Reads all right after the call, the process and the calling thread first.
+    /// Reads all figures right after the call: the process and the calling thread first.
     pub fn end(&mut self) -> CallUsage {
         let process_ns = nanoseconds(ClockId::CLOCK_PROCESS_CPUTIME_ID);
         let own_ns = self.own.cpu_now();
@@ -269,7 +270,7 @@ impl Threads {
         self.list();
 
         let since = |now: Option<u64>, before: Option<u64>| now?.checked_sub(before?);
-        // If the clock did not move, the time is unknown.
+        // If the clock did not advance, the time is unknown.
         let cpu_ns = since(process_ns, self.process.0).filter(|ns| *ns > 0);
         let counted = |count: fn((i64, i64)) -> i64| {
             u32::try_from(count(counts?) - count(self.process.1?)).ok()
@@ -294,7 +295,7 @@ impl Threads {
         let busiest_ns = computed.iter().map(|(ns, _)| *ns).max().unwrap_or_default();
         let least_ns = MIN_CPU_NS.max(busiest_ns / MIN_PART);
         computed.retain(|(ns, _)| *ns >= least_ns);
-        // The calling thread began the work of a single other, and waited for it.
+        // The calling thread gave the work to a single other thread and waited for it.
         if computed.len() < 2 && own_cpu_ns < least_ns {
             computed.push((own_cpu_ns, own_waited_ns));
         }

@@ -1,4 +1,4 @@
-//! The timing contract on a processor: which calls are timed, and what comes before.
+//! The timing method on a processor: which calls are timed, and what happens before each.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -13,28 +13,28 @@ use crate::serve::{Pause, Refusal};
 use crate::sets::{self, Rotation, Sample};
 use crate::units::Nanoseconds;
 
-/// Swept when the size of the cache is unknown.
+/// The size to sweep if the size of the cache is unknown.
 const ASSUMED_CACHE: u64 = 64 << 20;
-/// Swept at the most: beyond this a sweep costs more than it tells.
+/// The largest sweep, beyond which a sweep costs too much.
 const LARGEST_SWEEP: u64 = 1 << 30;
 const CACHE_LINE: usize = 64;
 
-/// Takes the samples that `request` asks for of `timed`, each on the inputs that `rotation`
-/// says; without one they stay.
+/// Takes the samples that `request` asks for. Each has the inputs that `rotation` chooses; without
+/// a rotation the inputs stay the same.
 ///
-/// Warm-up calls are untimed. Then, for each sample: the inputs change, the cache is swept
-/// (cold) or left (hot), and one call is timed with the monotonic clock. The sweep is outside
-/// the sample but inside the budget, which is there to bound the waiting; changing inputs is
-/// outside of both. CPU time, threads and their waits for a core are read around each sample,
-/// outside of the monotonic clock's readings; a call on one thread is timed without its waits, and
-/// on one core where the request names it.
-/// After a `pause` one call is made untimed: another process has used the caches.
+/// Warm-up calls are not timed. Then, for each sample: the inputs change, the cache is swept (cold)
+/// or left (hot), and one call is timed with the monotonic clock. The sweep is not part of the
+/// sample but counts towards the budget, which bounds the waiting time; changing inputs counts in
+/// neither. CPU time, threads and their waits for a core are read around each sample, outside of
+/// the monotonic clock's readings. A call on one thread is timed without its waits, and on one core
+/// if the request names it. After a `pause`, one call is made and not timed, since another process
+/// has used the caches.
 ///
-/// `kept` holds the buffer of the sweep from one request to the next. `look` is given each call but
-/// the last when it has ended, with its number from 1 and its set of inputs.
+/// `kept` keeps the buffer of the sweep for the next request. `look` is called after each call
+/// except the last, with the call's number from 1 and its set of inputs.
 ///
 /// # Errors
-/// Too little memory to sweep, missing inputs, or a request for a CUDA graph.
+/// Too little memory for the sweep, missing inputs, or a request for a CUDA graph.
 pub fn measure(
     request: &Measure,
     kept: &mut Option<Sweep>,
@@ -89,7 +89,7 @@ pub fn measure(
         }
         Ok::<_, Refusal>((spent, device))
     })?;
-    // A thread that was missed in one call of ten changes no median.
+    // A thread that was missed in up to one call of ten does not change a median.
     let missed = usages.iter().filter(|usage| usage.missed_thread).count();
     let counted = 10 * missed <= usages.len();
     Ok(Measured {
@@ -107,7 +107,7 @@ pub fn measure(
     })
 }
 
-/// Makes so many calls of `timed`, on the core that the request names.
+/// Makes the calls that `request` asks for, on its core.
 pub fn repeat(request: Repeat, timed: &mut dyn ProcessorCase) {
     let mut core = OneCore::new(request.core);
     core.pin();
@@ -116,7 +116,7 @@ pub fn repeat(request: Repeat, timed: &mut dyn ProcessorCase) {
     }
 }
 
-/// A figure of each call; nothing where it is unknown of one.
+/// A figure of each call; empty if it is unknown for any of them.
 fn each<T>(usages: &[CallUsage], figure: impl Fn(&CallUsage) -> Option<T>) -> Vec<T> {
     let figures = usages.iter().map(figure);
     figures.collect::<Option<_>>().unwrap_or_default()
@@ -129,8 +129,7 @@ pub fn time(call: impl FnOnce()) -> Nanoseconds {
     start.elapsed().into()
 }
 
-/// A buffer larger than the last-level cache: once it has been read, nothing else
-/// is cached.
+/// A buffer larger than the last-level cache. Reading it evicts everything else.
 pub struct Sweep {
     buffer: Vec<u8>,
 }
@@ -138,18 +137,18 @@ pub struct Sweep {
 impl Sweep {
     fn new() -> Result<Sweep, String> {
         let cache = last_level_cache().unwrap_or(ASSUMED_CACHE);
-        // A quarter more, since caches do not evict strictly in order.
+        // A quarter larger, since caches do not evict strictly in order.
         let size = (cache + cache / 4).min(LARGEST_SWEEP) as usize;
         let mut buffer = Vec::new();
         buffer
             .try_reserve_exact(size)
             .map_err(|_| format!("cold cache: could not allocate {size} bytes"))?;
-        // Not zeros: the kernel would map them all onto one page.
+        // Not zeros, because the kernel would map all of them to one page.
         buffer.resize(size, 1);
         Ok(Sweep { buffer })
     }
 
-    /// Every thread reads its share of the buffer, which also fills its own caches.
+    /// Each thread reads its share of the buffer, which also fills its own caches.
     fn run(&self) {
         let share = self.buffer.len().div_ceil(rayon::current_num_threads());
         self.buffer.par_chunks(share).for_each(|share| {
@@ -163,7 +162,7 @@ impl Sweep {
 mod tests {
     use super::*;
 
-    /// Counts what is asked of it.
+    /// Counts calls and changes of inputs.
     #[derive(Default)]
     struct Counted {
         calls: u32,
@@ -198,7 +197,7 @@ mod tests {
 
     const GO_ON: fn(Vec<Nanoseconds>) -> Result<bool, Refusal> = |_| Ok(false);
 
-    /// Samples on inputs that stay.
+    /// Takes samples without changing the inputs.
     fn timed(request: &Measure, counted: &mut Counted) -> Result<Measured, Refusal> {
         let look = &mut |_, _, _: &dyn ProcessorCase| {};
         measure(request, &mut None, None, counted, &mut { GO_ON }, look)

@@ -1,4 +1,4 @@
-//! An operator as a suite declares it, and what follows from it for a problem.
+//! An operator as a suite declares it, and the operands that follow for a problem.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,37 +13,37 @@ use super::{DeclaredProblem, Direction};
 use crate::case::{Dtype, ParamValue, ParseError, refuse};
 use crate::tolerance::limit;
 
-/// A computation as data.
+/// An operator, declared as data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Operator {
     /// The name.
     pub name: String,
-    /// The axes in which its problems differ, `dtype` aside.
+    /// The axes by which its problems differ, without `dtype`.
     pub axes: BTreeMap<String, AxisKind>,
-    /// Types that its tensors may have, the default first.
+    /// Types that its tensors may have, with the default first.
     pub dtypes: Vec<Dtype>,
-    /// The inputs of a call, by the names of the arguments.
+    /// The inputs of a call, by argument name.
     pub inputs: BTreeMap<String, Input>,
-    /// Numbers that a call is given, by the names of the arguments.
+    /// Numbers that are passed to a call, by argument name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub scalars: BTreeMap<String, Expression>,
-    /// The outputs of a call, in the order in which it returns them.
+    /// The outputs of a call, in the order in which they are returned.
     pub outputs: Vec<Output>,
-    /// The inputs that a call can be differentiated by.
+    /// The inputs with respect to which a call can be differentiated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gradients: Vec<String>,
-    /// The conditions on the axes.
+    /// Conditions on the axes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requires: Vec<Expression>,
-    /// Floating-point operations of a call.
+    /// The number of floating-point operations of a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flops: Option<Expression>,
-    /// Bytes that a call must move; by default those of all tensors, each once.
+    /// Bytes that a call must move; by default the size of all tensors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<Expression>,
-    /// The function that gives its results in float64, `FILE.py:FUNCTION`; `None`: the other side
-    /// of a comparison is the reference.
+    /// The function that computes the results in float64, `FILE.py:FUNCTION`. `None`: the other
+    /// side of a comparison is the reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
 }
@@ -53,9 +53,9 @@ pub struct Operator {
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum AxisKind {
-    /// A whole number, with its default; `None`: a sweep has to give it.
+    /// A whole number with its default. `None`: a sweep has to give it.
     Number(Option<u32>),
-    /// One of these words, of which the first is the default.
+    /// One of these words, with the default first.
     Words(Vec<String>),
 }
 
@@ -63,25 +63,25 @@ pub enum AxisKind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Input {
-    /// Extents, the last axis fastest.
+    /// Extents; the last axis is contiguous.
     pub shape: Vec<Expression>,
-    /// Type of its elements; `None`: that of the problem.
+    /// Type of its elements. `None`: that of the problem.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dtype: Option<ElementType>,
-    /// The contents.
+    /// The draw of its contents.
     pub draw: Draw<Expression>,
     /// The role.
     pub role: Role,
-    /// The input that its values are multiplied by.
+    /// The input by which its values are multiplied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale: Option<String>,
-    /// True where a problem may leave it out, by the axis of its name.
+    /// True if a problem may leave it out, by the axis with its name.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
 }
 
 impl fmt::Display for Input {
-    /// The draw: `normal / x_scale`.
+    /// The draw, such as `normal / x_scale`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.draw.fmt(f)?;
         self.scale
@@ -98,19 +98,19 @@ pub struct Output {
     pub name: String,
     /// Extents.
     pub shape: Vec<Expression>,
-    /// Type of its elements; `None`: that of the problem.
+    /// Type of its elements. `None`: that of the problem.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dtype: Option<ElementType>,
-    /// Largest relative L2 error; `None`: 5e-6 of f32, 2e-3 of f16 and 1e-2 of bf16, and 0 for whole
-    /// numbers, true and false and floats of 8 bits.
+    /// The largest relative L2 error. `None`: 5e-6 for f32, 2e-3 for f16, 1e-2 for bf16, and 0 for
+    /// whole numbers, booleans and floats of 8 bits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tolerance: Option<Tolerance>,
-    /// The state that a call leaves it in, in place of returning it.
+    /// The state input into which a call writes this output, instead of returning it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_place: Option<String>,
 }
 
-/// A relative L2 error: one, or one by type of the problem.
+/// A relative L2 error: one value, or one for each type of the problem.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(
@@ -118,13 +118,13 @@ pub struct Output {
     expecting = "expected a number, or a table of numbers by dtype"
 )]
 pub enum Tolerance {
-    /// Whatever the type.
+    /// For any type.
     One(f64),
-    /// By type; others have the default.
+    /// By type; other types have the default.
     ByType(BTreeMap<Dtype, f64>),
 }
 
-/// Names that mean something else beside an axis, in a sweep or in a selector.
+/// Names that cannot name an axis, because they have another meaning in a sweep or a selector.
 const TAKEN: [&str; 8] = [
     "variants",
     "shapes",
@@ -136,10 +136,10 @@ const TAKEN: [&str; 8] = [
     "environment",
 ];
 
-/// Checks what can name an axis of a declared operator.
+/// Checks the name of an axis of a declared operator.
 ///
 /// # Errors
-/// An invalid name, or one with another meaning.
+/// The name is invalid, or has another meaning.
 pub fn axis_name(name: &str) -> Result<(), ParseError> {
     let letter = |c: char| c.is_ascii_alphabetic() || c == '_';
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -155,11 +155,11 @@ pub fn axis_name(name: &str) -> Result<(), ParseError> {
     Ok(())
 }
 
-/// Most elements of a tensor.
+/// The largest number of elements of a tensor.
 const MAX_ELEMENTS: u64 = 1 << 36;
 
 impl Operator {
-    /// The axes of a problem as numbers that formulas name; words are left out.
+    /// The axes of a problem as numbers for formulas; words are left out.
     pub fn figures(&self, problem: &DeclaredProblem) -> Figures {
         let numbers = problem.axes.iter().filter_map(|(name, value)| match value {
             ParamValue::Int(number) => Some((name.clone(), Value::from(*number))),
@@ -172,7 +172,7 @@ impl Operator {
         Figures::new(numbers.chain([element]))
     }
 
-    /// Some problem, to read formulas by.
+    /// An example problem, with which formulas are checked.
     pub fn example(&self) -> DeclaredProblem {
         let axes = self.axes.iter().map(|(name, kind)| {
             let value = match kind {
@@ -188,7 +188,7 @@ impl Operator {
         }
     }
 
-    /// Each formula with the key that it stands at, and whether it is a condition.
+    /// Each formula with its key and kind.
     pub fn formulas(&self) -> Vec<(String, &Expression, FormulaKind)> {
         let mut all = Vec::new();
         for (name, input) in &self.inputs {
@@ -231,17 +231,17 @@ impl Operator {
         all
     }
 
-    /// The amounts of a call, by key.
+    /// The formulas for amounts of a call, by key.
     fn amounts(&self) -> impl Iterator<Item = (&'static str, &Expression)> {
         let all = [("flops", &self.flops), ("bytes", &self.bytes)];
         all.into_iter()
             .filter_map(|(key, formula)| Some((key, formula.as_ref()?)))
     }
 
-    /// The operands that a worker is sent for a problem.
+    /// The operands that a worker gets for a problem.
     ///
     /// # Errors
-    /// The key that has no value for this problem, and why.
+    /// The key that has no value for this problem, and the reason.
     pub fn operands(&self, problem: &DeclaredProblem) -> Result<Operands, (String, String)> {
         let figures = self.figures(problem);
         for (place, requires) in self.requires.iter().enumerate() {
@@ -270,7 +270,7 @@ impl Operator {
                         kind: input.draw.kind,
                         arguments,
                     };
-                    // The scale is chosen so that what it divides fits.
+                    // The scale is chosen so that the divided values fit the type.
                     let scaled = input.scale.as_ref().map(|_| ElementType::F32);
                     let elements = shape.iter().product();
                     let completed = draw.completed(elements, scaled.unwrap_or(dtype));
@@ -329,10 +329,10 @@ impl Operator {
         Ok(operands)
     }
 
-    /// Floating-point operations of a problem, where the operator says: of a forward one.
+    /// The floating-point operations of a forward problem, if the operator declares them.
     ///
     /// # Errors
-    /// A formula that has no value.
+    /// The formula has no value.
     pub fn flops_of(&self, problem: &DeclaredProblem) -> Result<Option<f64>, String> {
         let flops = self.flops.as_ref();
         let is_forward = self.direction(problem) == Direction::Forward;
@@ -345,7 +345,7 @@ impl Operator {
     /// Bytes that a call of a problem must move.
     ///
     /// # Errors
-    /// A formula that has no value.
+    /// A formula has no value.
     pub fn bytes_of(&self, problem: &DeclaredProblem) -> Result<f64, String> {
         match &self.bytes {
             Some(bytes) if self.direction(problem) == Direction::Forward => {
@@ -358,27 +358,27 @@ impl Operator {
         }
     }
 
-    /// Bytes of all tensors of a problem.
+    /// The size of all tensors of a problem in bytes.
     pub fn memory_bytes(&self, problem: &DeclaredProblem) -> f64 {
         let operands = self.operands(problem);
         operands.map_or(0.0, |operands| operands.bytes())
     }
 }
 
-/// The value of a formula.
+/// The kind of value that a formula has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FormulaKind {
     /// A whole number.
     Whole,
     /// A real number.
     Real,
-    /// True if a condition holds.
+    /// True or false.
     Condition,
 }
 
 impl Output {
-    /// The largest relative L2 error in problems of this type. Where inputs are of 16 bits, so are
-    /// the products that an output of 32 bits is a sum of: a declared tolerance is the problem's.
+    /// The largest relative L2 error in problems of this type. If inputs have 16 bits, so do the
+    /// products that a 32-bit output sums, so a declared tolerance is chosen by the problem's type.
     pub fn limit(&self, dtype: Dtype) -> f64 {
         let real = self.dtype.map_or(Some(dtype), ElementType::real);
         let usual = real.map_or(0.0, |dtype| limit(dtype, false, Direction::Forward));
@@ -390,7 +390,7 @@ impl Output {
     }
 }
 
-/// The extents of a tensor, or the place of an invalid one and the reason.
+/// The extents of a tensor, or the place of an invalid one with the reason.
 fn shape(shape: &[Expression], figures: &Figures) -> Result<Vec<u64>, (usize, String)> {
     let mut extents = Vec::new();
     let mut elements = 1u64;

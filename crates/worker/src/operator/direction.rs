@@ -11,11 +11,12 @@ words! {
     #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
     #[serde(rename_all = "lowercase")]
     pub enum Direction {
-        /// The results of the inputs.
+        /// Computes results from inputs.
         Forward = "forward",
-        /// The gradients of the inputs, from those of the results and what forward saved.
+        /// Computes gradients of the inputs from gradients of the results and values saved by
+        /// forward.
         Backward = "backward",
-        /// Forward, then backward, as one call.
+        /// Forward, then backward, in one call.
         Both = "both",
     }
 }
@@ -30,12 +31,12 @@ impl Direction {
         }
     }
 
-    /// True when the call yields results.
+    /// True if the call computes results.
     pub fn has_forward(self) -> bool {
         self != Direction::Backward
     }
 
-    /// True when the call yields gradients.
+    /// True if the call computes gradients.
     pub fn has_backward(self) -> bool {
         self != Direction::Forward
     }

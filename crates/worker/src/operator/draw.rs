@@ -1,7 +1,7 @@
-//! The draws of an input's contents: a closed list, the same in every language.
+//! The draws of an input's contents: a closed list, with the same values in every language.
 //!
-//! An element is a pure function of the seed, the input's name and its index. Words of 64 bits come
-//! from SplitMix64; a draw transforms them. `tests/vectors/draws.json` has elements of each draw.
+//! An element is a pure function of the seed, the input's name and its index. SplitMix64 gives
+//! words of 64 bits, which a draw transforms. `tests/vectors/draws.json` has elements of each draw.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,50 +21,53 @@ use super::quantised;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Draw<T> {
-    /// Which of the draws.
+    /// The kind of draw.
     pub kind: DrawKind,
-    /// The arguments; those that are left out of a declaration have their defaults here.
+    /// The arguments, including defaults for those that a declaration leaves out.
     pub arguments: Vec<T>,
 }
 
 words! {
     "draw",
-    /// The draws that there are.
+    /// The kinds of draws.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
     #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
     #[serde(rename_all = "kebab-case")]
     pub enum DrawKind {
-        /// `normal(deviation = 1)`: eight uniform numbers of 16 bits, summed, less their mean, times
-        /// `deviation` over their deviation. It lies within 4.9 deviations.
+        /// `normal(deviation = 1)`: the sum of eight uniform 16-bit numbers, less its mean, scaled
+        /// to `deviation`. Its values are within 4.9 deviations.
         Normal = "normal",
         /// `uniform(low = -√3, high = √3)`.
         Uniform = "uniform",
-        /// `sigmoid(gain = 1)`: `1 / (1 + exp(-gain normal))`: a gate.
+        /// `sigmoid(gain = 1)`: `1 / (1 + exp(-gain normal))`, as for a gate.
         Sigmoid = "sigmoid",
-        /// `log-decay(low = 0.005, high = 0.5)`: `-exp(uniform(ln low, ln high))`, the logarithm of a
-        /// decay.
+        /// `log-decay(low = 0.005, high = 0.5)`: `-exp(uniform(ln low, ln high))`, the logarithm of
+        /// a decay.
         LogDecay = "log-decay",
         /// `l2-normalised`: normal vectors along the last axis, each divided by its length.
         L2Normalised = "l2-normalised",
         /// `constant(value)`.
         Constant = "constant",
-        /// `permutation(of = elements)`: places of a permutation of so many numbers from 0.
+        /// `permutation(of = elements)`: the places of a permutation of the numbers from 0 to
+        /// `of - 1`.
         Permutation = "permutation",
         /// `lengths(low, high)`: whole numbers evenly spaced from low to high, in random order.
         Lengths = "lengths",
-        /// `integers(low, high)`: whole numbers from low to high, each as likely: labels, tokens, counts.
+        /// `integers(low, high)`: whole numbers from low to high with equal probability: labels,
+        /// tokens, counts.
         Integers = "integers",
-        /// `bernoulli(probability = 0.5)`: 1 as often as that, else 0: a mask.
+        /// `bernoulli(probability = 0.5)`: 1 with this probability, otherwise 0: a mask.
         Bernoulli = "bernoulli",
-        /// `shared-exponent`: powers of two for blocks of the input that a scale of e8m0 scales,
-        /// 2^(floor(log2(largest)) - emax) by the block's largest absolute value as drawn and the
-        /// exponent of its type's largest number, 8 of e4m3, 15 of e5m2 and 6 of i8; from 2⁻¹²⁷ on.
+        /// `shared-exponent`: powers of two for blocks of the input that a scale of e8m0 scales:
+        /// 2^(floor(log2(largest)) - emax), where `largest` is the block's largest absolute value
+        /// as drawn, and `emax` the exponent of the largest number of its type: 8 for e4m3, 15 for
+        /// e5m2, 6 for i8. At least 2⁻¹²⁷.
         SharedExponent = "shared-exponent",
     }
 }
 
 impl DrawKind {
-    /// The fewest and the most arguments.
+    /// The minimum and maximum number of arguments.
     fn arity(self) -> (usize, usize) {
         match self {
             DrawKind::Normal | DrawKind::Sigmoid | DrawKind::Permutation | DrawKind::Bernoulli => {
@@ -77,7 +80,7 @@ impl DrawKind {
         }
     }
 
-    /// The type of an input that this draws and that names none; `None`: the problem's.
+    /// The default type of an input with this draw. `None`: that of the problem.
     pub fn usual_type(self) -> Option<ElementType> {
         match self {
             DrawKind::Bernoulli => Some(ElementType::Bool),
@@ -96,7 +99,7 @@ impl DrawKind {
 }
 
 impl Draw<Expression> {
-    /// The draw of a scale that names none: its numbers follow from what it scales.
+    /// The default draw of a scale, whose numbers follow from the input that it scales.
     pub fn open() -> Draw<Expression> {
         Draw {
             kind: DrawKind::Uniform,
@@ -104,7 +107,7 @@ impl Draw<Expression> {
         }
     }
 
-    /// The draw of an input of this type that names none.
+    /// The default draw of an input of this type.
     pub fn usual(dtype: Option<ElementType>) -> Draw<Expression> {
         let kind = match dtype {
             Some(ElementType::Bool) => DrawKind::Bernoulli,
@@ -121,7 +124,7 @@ impl Draw<Expression> {
 impl FromStr for Draw<Expression> {
     type Err = ParseError;
 
-    /// Reads `normal`, `uniform(-1, 1)`, `permutation(pages)`.
+    /// Parses `normal`, `uniform(-1, 1)`, `permutation(pages)`.
     fn from_str(text: &str) -> Result<Draw<Expression>, ParseError> {
         let (name, arguments) = match text.split_once('(') {
             None => (text, Vec::new()),
@@ -150,7 +153,7 @@ impl FromStr for Draw<Expression> {
     }
 }
 
-/// The parts of a list that commas outside of parentheses separate.
+/// Splits a list at commas outside of parentheses.
 pub fn split_arguments(text: &str) -> Vec<String> {
     let (mut parts, mut depth) = (vec![String::new()], 0i32);
     for c in text.chars() {
@@ -178,11 +181,10 @@ impl<T: fmt::Display> fmt::Display for Draw<T> {
 const NORMAL_REACH: f64 = 4.899;
 
 impl Draw<f64> {
-    /// The same with each argument that was left out at its default, for a tensor of so many
-    /// elements.
+    /// Fills in defaults for missing arguments, for a tensor of `elements` elements.
     ///
     /// # Errors
-    /// Arguments by which an element would be no finite number of its type.
+    /// With these arguments, an element would not be a finite number of its type.
     pub fn completed(mut self, elements: u64, dtype: ElementType) -> Result<Draw<f64>, ParseError> {
         let defaults: &[f64] = match self.kind {
             DrawKind::Normal | DrawKind::Sigmoid => &[1.0],
@@ -247,7 +249,7 @@ impl Draw<f64> {
         }
     }
 
-    /// The fault in the arguments that gives no number, as the end of a sentence.
+    /// The reason for which the arguments give no number, as the end of a sentence.
     fn objection(&self, elements: u64) -> Option<String> {
         let arguments = &self.arguments[..];
         if arguments.iter().any(|number| !number.is_finite()) {
@@ -285,8 +287,8 @@ impl Draw<f64> {
     }
 }
 
-/// The random stream of an input of this name in the set of this seed: FNV-1a of the name, mixed
-/// with the seed.
+/// The random stream of the input `name` in the set of `seed`: FNV-1a of the name, mixed with the
+/// seed.
 pub fn stream(seed: u64, name: &str) -> u64 {
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -294,7 +296,7 @@ pub fn stream(seed: u64, name: &str) -> u64 {
     mixed(seed ^ hash)
 }
 
-/// Word 0 or 1 of an element.
+/// The random word `which` (0 or 1) of an element.
 fn word(stream: u64, index: u64, which: u64) -> u64 {
     let counter = index.wrapping_mul(2).wrapping_add(which + 1);
     mixed(stream.wrapping_add(counter.wrapping_mul(GOLDEN)))
@@ -305,7 +307,7 @@ fn unit(stream: u64, index: u64) -> f64 {
     (word(stream, index, 0) >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Mean 0, variance 1: a sum of eight numbers of 16 bits, exact in every language.
+/// Mean 0, variance 1: a sum of eight 16-bit numbers, which is exact in every language.
 fn normal(stream: u64, index: u64) -> f64 {
     let fields = |word: u64| (0..4).map(|k| (word >> (16 * k)) & 0xffff).sum::<u64>();
     let sum = fields(word(stream, index, 0)) + fields(word(stream, index, 1));
@@ -313,14 +315,14 @@ fn normal(stream: u64, index: u64) -> f64 {
     (sum as f64 - 262_140.0) / deviation
 }
 
-/// `0..of` in the order of their first words; where two are the same, of their numbers.
+/// The numbers in `0..of` sorted by their random words; equal words keep the order of the numbers.
 fn permutation(stream: u64, of: u64) -> Vec<u64> {
     let mut order: Vec<u64> = (0..of).collect();
     order.sort_by_key(|&index| (word(stream, index, 0), index));
     order
 }
 
-/// All elements of an input in the set of a seed, neither scaled nor rounded.
+/// All elements of an input in the set of a seed, before scaling and rounding.
 fn unscaled(input: &InputTensor, seed: u64) -> Vec<f64> {
     let stream = stream(seed, &input.name);
     let elements: u64 = input.shape.iter().product();
@@ -421,7 +423,7 @@ mod tests {
         }
     }
 
-    /// Values of 8 bits by the shared exponents of blocks.
+    /// 8-bit values with a shared exponent for each block.
     fn microscaled_input(draw: &str, dtype: ElementType, blocks: &[u64]) -> InputTensor {
         let value = InputTensor {
             dtype,
@@ -438,7 +440,7 @@ mod tests {
         }
     }
 
-    /// Values of 8 bits by the scale of a row or a block.
+    /// 8-bit values with a scale for each row or block.
     fn quantised_input(
         draw: &str,
         shape: &[u64],
@@ -502,7 +504,7 @@ mod tests {
         Value::Array(rows.collect())
     }
 
-    /// `REGATTA_WRITE_VECTORS=1` writes the file again.
+    /// Set `REGATTA_WRITE_VECTORS=1` to write the file again.
     #[test]
     fn other_languages_draw_the_same() {
         let path = concat!(

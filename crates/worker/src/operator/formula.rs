@@ -1,7 +1,7 @@
 //! Formulas of operators and of CUDA launch contracts: `ceil_div(seq_q, 64) * heads`.
 //!
-//! The language is minijinja's, of which arithmetic and comparisons alone are let in. Division
-//! rounds down, except in a formula of a real number.
+//! The language is a subset of minijinja's: only arithmetic and comparisons. Division rounds down,
+//! except in the formula of a real number.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -21,10 +21,10 @@ static LANGUAGE: LazyLock<Environment<'static>> = LazyLock::new(|| {
     language
 });
 
-/// Names that a formula calls.
+/// Functions that a formula may call.
 pub const FUNCTIONS: [&str; 5] = ["min", "max", "ceil_div", "splits_that_fill", "sqrt"];
 
-/// Longest formula, in bytes: it bounds how deep one can be nested.
+/// The longest formula, in bytes. It bounds the depth of nesting.
 const LONGEST: usize = 500;
 
 const BY_ZERO: &str = "this divides by 0";
@@ -36,9 +36,10 @@ fn ceil_div(a: i64, b: i64) -> Result<i64, Error> {
     i64::try_from(a.div_euclid(b) + up).map_err(|_| invalid("the value is too large"))
 }
 
-/// The fewest splits of each of so many tiles, up to `most`, whose last wave is at least 85 % as full
-/// as the best's, on a device that holds so many blocks at once: each split more is another row of
-/// workspace (see the head of `split_kv.cu`).
+/// The smallest number of splits of each of `tiles` tiles, up to `most`, whose last wave is at
+/// least 85 % as full as with the best number. `slots` is the number of blocks that the device
+/// holds at the same time. Each further split is another row of workspace (see the head of
+/// `split_kv.cu`).
 fn splits_that_fill(tiles: i64, slots: i64, most: i64) -> i64 {
     let fullness = |splits: i64| {
         let waves = splits as f64 * tiles as f64 / slots as f64;
@@ -54,17 +55,17 @@ fn invalid(why: &'static str) -> Error {
     Error::new(ErrorKind::InvalidOperation, why)
 }
 
-/// The numbers that formulas name.
+/// The numbers that formulas can name.
 #[derive(Clone, Debug)]
 pub struct Figures(Value);
 
 impl Figures {
-    /// Numbers, or groups of them, by name.
+    /// Numbers, or groups of numbers, by name.
     pub fn new(figures: impl IntoIterator<Item = (String, Value)>) -> Figures {
         Figures(Value::from_pairs(figures))
     }
 
-    /// The figure of this name; `None` for an unknown name.
+    /// The number with this name; `None` if the name is unknown.
     pub fn get(&self, name: &str) -> Option<i64> {
         let mut figure = self.0.clone();
         for part in name.split('.') {
@@ -87,7 +88,7 @@ pub enum Expression {
     Number(i64),
     /// A real number.
     Real(f64),
-    /// A text that is evaluated.
+    /// A formula as text.
     Formula(String),
 }
 
@@ -102,17 +103,17 @@ impl fmt::Display for Expression {
 }
 
 impl Expression {
-    /// The number that a text is, or else a formula.
+    /// Parses a number; any other text becomes a formula.
     pub fn from_text(text: &str) -> Expression {
         let whole = text.parse().map(Expression::Number).ok();
         let number = whole.or_else(|| text.parse().map(Expression::Real).ok());
         number.unwrap_or_else(|| Expression::Formula(text.to_owned()))
     }
 
-    /// The value of the formula, a whole number.
+    /// The formula's value, which must be a whole number.
     ///
     /// # Errors
-    /// A division by 0, or what 64 bits do not hold, with the text.
+    /// A division by 0, or a value beyond 64 bits; with the text.
     pub fn value(&self, figures: &Figures) -> Result<i64, String> {
         let value = self
             .evaluate(figures, false)
@@ -124,10 +125,10 @@ impl Expression {
         value.map_err(|why| format!("`{self}`: {why}"))
     }
 
-    /// The value of the formula, a real number: `/` does not round.
+    /// The formula's value as a real number: `/` does not round.
     ///
     /// # Errors
-    /// As [`Expression::value`], and a value that is not finite.
+    /// As [`Expression::value`], or the value is not finite.
     pub fn real(&self, figures: &Figures) -> Result<f64, String> {
         let value = self.evaluate(figures, true).and_then(|value| {
             let number = f64::try_from(value).map_err(|_| "this is not a number".to_owned())?;
@@ -137,7 +138,7 @@ impl Expression {
         value.map_err(|why| format!("`{self}`: {why}"))
     }
 
-    /// Returns true if the condition holds.
+    /// True if the condition holds.
     ///
     /// # Errors
     /// As [`Expression::value`].
@@ -149,10 +150,10 @@ impl Expression {
         value.map_err(|why| format!("`{self}`: {why}"))
     }
 
-    /// Checks that the text is a formula, or a condition, of names that there are.
+    /// Checks that the text is a formula, or a condition, and that all names in it are known.
     ///
     /// # Errors
-    /// The fault in it, with the text.
+    /// The fault, with the text.
     pub fn check(&self, figures: &Figures, condition: bool) -> Result<(), String> {
         self.unknown_name(figures)
             .and_then(|unknown| match unknown {
@@ -160,7 +161,7 @@ impl Expression {
                 None => Ok(()),
             })
             .map_err(|why| format!("`{self}`: {why}"))?;
-        // A formula without a value for the example may have one for another problem.
+        // A formula may have no value for the example, and one for another problem.
         if self.evaluate(figures, false).is_err() {
             return Ok(());
         }
@@ -171,17 +172,17 @@ impl Expression {
         }
     }
 
-    /// The first of its names, by the alphabet, that figures do not have.
+    /// The first name in it, alphabetically, that `figures` do not have.
     ///
     /// # Errors
-    /// Why the text is no formula.
+    /// The text is not a formula; with the reason.
     pub fn unknown_name(&self, figures: &Figures) -> Result<Option<String>, String> {
         let names = self.names()?;
         let unknown = names.into_iter().filter(|name| figures.get(name).is_none());
         Ok(unknown.min())
     }
 
-    /// The text as the language has it, or the character that is no part of a formula.
+    /// The formula in minijinja's syntax, or the first character that is not allowed.
     fn source(&self, real: bool) -> Result<String, String> {
         let plain = |c: char| c.is_ascii_alphanumeric() || " _.,()+-*/%<>=!".contains(c);
         let text = self.to_string();
@@ -193,13 +194,13 @@ impl Expression {
                 "a formula is nested or longer than {LONGEST} characters"
             ));
         }
-        // As Python has it, `//` rounds down everywhere.
+        // `//` rounds down in both kinds of formula, as in Python.
         let rounded = || text.replace("//", "/").replace('/', "//");
         Ok(if real { text } else { rounded() })
     }
 
     fn names(&self) -> Result<HashSet<String>, String> {
-        // A number may have more digits than the language reads.
+        // A number may have more digits than minijinja reads.
         let Expression::Formula(_) = self else {
             return Ok(HashSet::new());
         };
@@ -225,7 +226,7 @@ impl Expression {
     }
 }
 
-/// The words of an error, without its place in the one line.
+/// The text of an error, without its position in the single line.
 fn reason(error: &Error) -> String {
     let detail = error.detail().unwrap_or_default();
     match error.kind() {

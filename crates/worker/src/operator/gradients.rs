@@ -1,7 +1,7 @@
-//! Gradients of a declared operator: those of some of its inputs, for drawn gradients of its outputs.
+//! Gradients of a declared operator for some of its inputs, given drawn gradients of its outputs.
 //!
-//! A problem asks for them by `direction`. The gradient of a tensor is named for
-//! it: `dout` of `out`. Workers draw those of the outputs as they draw inputs.
+//! A problem asks for them with the axis `direction`. The gradient of tensor `out` is named `dout`.
+//! Workers draw gradients of outputs in the same way as inputs.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,19 +12,19 @@ use crate::case::{Dtype, ParamValue};
 use crate::joined::Joined;
 use crate::tolerance::limit;
 
-/// The key of a sweep that asks for gradients. A problem that is forward lacks it.
+/// The key in a sweep that asks for gradients. A forward problem does not have it.
 pub const DIRECTION: &str = "direction";
 
 /// The gradients of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Gradients {
-    /// `backward`: the outputs are gradients alone; `both`: they follow the operator's outputs.
+    /// `backward`: all outputs are gradients. `both`: they follow the operator's own outputs.
     pub direction: Direction,
-    /// The inputs that a call is differentiated by, in the order of their gradients.
+    /// The inputs with respect to which a call is differentiated, in the order of their gradients.
     pub by: Vec<String>,
-    /// The inputs that are gradients of the operator's outputs, in the order of these. A function that
-    /// takes them computes the gradients itself.
+    /// The inputs that are gradients of the operator's outputs, in the order of the outputs. A
+    /// function that takes them computes the gradients itself.
     pub given: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ pub fn gradient_name(tensor: &str) -> String {
 }
 
 impl DeclaredProblem {
-    /// The direction: forward, unless the problem asks for gradients.
+    /// The direction; forward unless the problem asks for gradients.
     pub fn direction(&self) -> Direction {
         match self.axes.get(DIRECTION) {
             Some(ParamValue::Word(word)) => word.parse().unwrap_or(Direction::Forward),
@@ -55,7 +55,7 @@ impl DeclaredProblem {
 }
 
 impl Operator {
-    /// The direction of a problem; forward where nothing is differentiated.
+    /// The direction of a problem; forward if the operator has no gradients.
     pub fn direction(&self, problem: &DeclaredProblem) -> Direction {
         if self.gradients.is_empty() {
             return Direction::Forward;
@@ -63,7 +63,7 @@ impl Operator {
         problem.direction()
     }
 
-    /// Why a call cannot be differentiated by its `gradients`, if so.
+    /// The reason for which a call has no gradients with respect to `gradients`, if any.
     pub fn objection_to_gradients(&self) -> Option<String> {
         let by = &self.gradients;
         if by.is_empty() {
@@ -124,8 +124,8 @@ impl Operator {
             })
     }
 
-    /// Adds the gradients that a problem asks for to the operands of its forward call: of the inputs
-    /// that it is given.
+    /// Adds the gradients that a problem asks for to the operands of its forward call, for the
+    /// inputs that the problem has.
     pub(super) fn differentiate(
         &self,
         problem: &DeclaredProblem,
@@ -150,7 +150,7 @@ impl Operator {
         }
         let by = gradients.by.iter();
         let by = by.filter_map(|name| operands.inputs.iter().find(|one| one.name == *name));
-        // Outputs whose tolerance is wide have gradients of which no more is known.
+        // A gradient cannot be more exact than the output with the widest tolerance.
         let outputs = operands.outputs.iter();
         let widest = outputs.map(|output| output.limit).fold(0.0, f64::max);
         let results: Vec<OutputTensor> = by

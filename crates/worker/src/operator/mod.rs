@@ -1,10 +1,10 @@
-//! Operators: the native one, or one that a suite declares as data.
+//! Operators: the native one, and those that a suite declares as data.
 //!
-//! A [`Problem`] is an operator with a value for each axis. That of the native operator is a struct
-//! of its own, since kernels in Rust compute it; all but its workers have its axes, results, costs and
-//! reference from here. Any other is a name and values. Shapes, draws and tolerances of a declared one
-//! follow from its [`Operator`], which the harness evaluates: a worker is given [`Operands`], which
-//! hold no formula.
+//! A [`Problem`] is an operator with a value for each axis. A problem of the native operator is a
+//! struct of its own, since kernels in Rust compute it; all code except its workers gets its axes,
+//! results, costs and reference from here. A problem of a declared operator is a name and values.
+//! The shapes, draws and tolerances follow from its [`Operator`], which the harness evaluates: a
+//! worker gets [`Operands`] without formulas.
 
 mod declaration;
 mod direction;
@@ -26,7 +26,7 @@ pub use direction::Direction;
 pub use gradients::{DIRECTION, Gradients, gradient_name};
 pub use operands::{ElementType, InputTensor, Operands, OutputTensor, Role};
 
-// The one place that says which operator is native.
+// The only place that says which operator is native.
 use crate::attention as native;
 use crate::case::{Dtype, MAX_AXIS, ParamValue, ParseError, is_name};
 pub use native::axes::{AXES, Axis, SEQ, SEQ_AXES, about, axis, is_plain, settable};
@@ -44,9 +44,9 @@ pub type Operators = BTreeMap<String, Operator>;
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Problem {
-    /// That of the native operator.
+    /// A problem of the native operator.
     Native(Native),
-    /// An operator that a suite declares.
+    /// A problem of an operator that a suite declares.
     Declared(DeclaredProblem),
 }
 
@@ -56,17 +56,18 @@ pub enum Problem {
 pub struct DeclaredProblem {
     /// The name.
     pub operator: String,
-    /// Values by axis, `dtype` aside.
+    /// Values by axis, without `dtype`.
     pub axes: BTreeMap<String, ParamValue>,
-    /// Type of every tensor that has none of its own.
+    /// Type of every tensor that does not have one of its own.
     pub dtype: Dtype,
 }
 
-/// The operator of a script's calls, of which nothing is declared.
+/// The operator of a script's calls, which have no declaration.
 const CALL: &str = "call";
 
 impl Problem {
-    /// A call of a script, whose inputs are its own: its case has the script's values as parameters.
+    /// A call of a script, which makes its own inputs. Its case has the script's values as
+    /// parameters.
     pub fn call() -> Problem {
         Problem::Declared(DeclaredProblem {
             operator: CALL.to_owned(),
@@ -81,7 +82,7 @@ impl Problem {
             .is_some_and(|problem| problem.operator == CALL && problem.axes.is_empty())
     }
 
-    /// Some problem of the native operator.
+    /// An example of the native operator.
     pub fn example() -> Problem {
         Problem::Native(Native::new(16, 16))
     }
@@ -102,7 +103,7 @@ impl Problem {
         }
     }
 
-    /// Type of every tensor that has none of its own.
+    /// Type of every tensor that does not have one of its own.
     pub fn dtype(&self) -> Dtype {
         match self {
             Problem::Native(problem) => problem.dtype,
@@ -110,7 +111,7 @@ impl Problem {
         }
     }
 
-    /// The problem without what changes no value of its results.
+    /// The problem with defaults on all axes that do not change its results' values.
     pub fn same_values(&self) -> Problem {
         match self {
             Problem::Native(problem) => Problem::Native(problem.same_values()),
@@ -118,7 +119,7 @@ impl Problem {
         }
     }
 
-    /// Floating-point operations, where the operator says.
+    /// The number of floating-point operations, if the operator declares it.
     pub fn flops(&self, operators: &Operators) -> Option<f64> {
         match self {
             Problem::Native(problem) => Some(work::flops(problem)),
@@ -139,7 +140,7 @@ impl Problem {
         }
     }
 
-    /// Bytes that its tensors occupy at the same time; of a variant that `stores_scores`, with these.
+    /// Bytes of all its tensors, including the score matrix if a variant `stores_scores`.
     pub fn memory_bytes(&self, operators: &Operators, stores_scores: bool) -> u64 {
         match self {
             Problem::Native(problem) => work::memory_bytes(problem, stores_scores),
@@ -150,8 +151,7 @@ impl Problem {
         }
     }
 
-    /// The value of an axis as text, by the name a suite uses for it; `None` where the problem
-    /// has no such axis.
+    /// The value of an axis as text, by its name in suites; `None` if the problem has no such axis.
     pub fn axis(&self, name: &str) -> Option<String> {
         match self {
             Problem::Native(_) if name == "operator" => Some(NATIVE.to_owned()),
@@ -176,8 +176,8 @@ impl fmt::Display for Problem {
 }
 
 impl fmt::Display for DeclaredProblem {
-    /// `rmsnorm,rows=4096,width=1024,dtype=f32`: every axis, as the id stands without the
-    /// declaration.
+    /// `rmsnorm,rows=4096,width=1024,dtype=f32`: every axis, as an id is written without knowing
+    /// the declaration.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.operator)?;
         for (name, value) in &self.axes {
@@ -241,7 +241,7 @@ impl FromStr for DeclaredProblem {
     }
 }
 
-/// The value of an axis: a whole number in its range, or a word.
+/// Parses the value of an axis: a whole number in range, or a word.
 fn axis_value(name: &str, text: &str) -> Result<ParamValue, ParseError> {
     match text.parse()? {
         ParamValue::Int(number) if !(0..=i64::from(MAX_AXIS)).contains(&number) => {
@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(native.axis("operator").as_deref(), Some(NATIVE));
     }
 
-    /// Chunks of the gated delta rule multiply bfloat16 and leave a state of float32.
+    /// Chunks of the gated delta rule multiply bfloat16 and keep a state in float32.
     #[test]
     fn a_tolerance_by_type_is_the_problems() {
         let declared =

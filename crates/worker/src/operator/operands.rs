@@ -1,4 +1,4 @@
-//! Inputs, scalars and outputs of a problem, with every formula evaluated: as a worker is sent them.
+//! Inputs, scalars and outputs of a problem with every formula evaluated, as a worker gets them.
 
 use std::collections::BTreeMap;
 
@@ -15,39 +15,39 @@ use crate::words;
 pub struct Operands {
     /// The inputs of a call, by name.
     pub inputs: Vec<InputTensor>,
-    /// Numbers that a call is given, by name.
+    /// Numbers that are passed to a call, by name.
     #[serde(default)]
     pub scalars: BTreeMap<String, f64>,
-    /// The outputs of a call, in the order in which it returns them.
+    /// The outputs of a call, in the order in which they are returned.
     pub outputs: Vec<OutputTensor>,
-    /// Optional inputs that the call leaves out: `None` is given for such an argument, or nothing where
-    /// it has a default.
+    /// Optional inputs that the call leaves out. The argument is `None`, or not passed if it has a
+    /// default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
-    /// The gradients among them; `None`: the call is forward.
+    /// The gradients among the inputs and outputs. `None`: the call is forward.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gradients: Option<Gradients>,
 }
 
-/// An input with its shape and how it is drawn.
+/// An input with its shape and draw.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct InputTensor {
-    /// The argument's name, from which its random stream follows too.
+    /// The argument's name, which also determines its random stream.
     pub name: String,
-    /// Extents, the last axis fastest.
+    /// Extents; the last axis is contiguous.
     pub shape: Vec<u64>,
     /// Type of its elements.
     pub dtype: ElementType,
-    /// The contents.
+    /// The draw of its contents.
     pub draw: Draw<f64>,
     /// The role.
     #[serde(default)]
     pub role: Role,
-    /// The factor of its values, which is an input of the call too.
+    /// The scale of its values, which is an input of the call too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale: Option<Box<InputTensor>>,
-    /// The input that it scales, where its numbers are `shared-exponent`s of that one's blocks.
+    /// The input that it scales, if its numbers are the `shared-exponent`s of that input's blocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scales: Option<Box<InputTensor>>,
 }
@@ -62,9 +62,9 @@ pub struct OutputTensor {
     pub shape: Vec<u64>,
     /// Type of its elements.
     pub dtype: ElementType,
-    /// Largest relative L2 error; 0: each element has to be the same.
+    /// The largest relative L2 error. 0: every element has to be equal.
     pub limit: f64,
-    /// The state that a call leaves it in, in place of returning it.
+    /// The state input into which a call writes this output, instead of returning it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_place: Option<String>,
 }
@@ -88,14 +88,14 @@ words! {
     #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
     #[serde(rename_all = "lowercase")]
     pub enum Role {
-        /// Values that are read.
+        /// Values that a call reads.
         #[default]
         Data = "data",
-        /// Values that a call may change; they are restored, untimed, before each.
+        /// Values that a call may change. They are restored before each call, outside of its time.
         State = "state",
         /// Whole numbers that say where to read: a page table, lengths.
         Index = "index",
-        /// Factors of other inputs.
+        /// Scales of other inputs.
         Scale = "scale",
     }
 }
@@ -113,17 +113,17 @@ words! {
         F16 = "f16",
         /// bfloat16.
         Bf16 = "bf16",
-        /// Floats of 8 bits, four of exponent and three of mantissa, without infinities.
+        /// 8-bit floats with four bits of exponent and three of mantissa, without infinities.
         E4m3 = "e4m3",
-        /// Floats of 8 bits, five of exponent and two of mantissa; those of inputs are finite.
+        /// 8-bit floats with five bits of exponent and two of mantissa. Inputs are finite.
         E5m2 = "e5m2",
-        /// Powers of two of 8 bits, from 2⁻¹²⁷ to 2¹²⁷: scales.
+        /// 8-bit powers of two, from 2⁻¹²⁷ to 2¹²⁷: scales.
         E8m0 = "e8m0",
-        /// Whole numbers of 8 bits, from -127.
+        /// 8-bit whole numbers, from -127.
         I8 = "i8",
-        /// Whole numbers of 32 bits.
+        /// 32-bit whole numbers.
         I32 = "i32",
-        /// Whole numbers of 64 bits.
+        /// 64-bit whole numbers.
         I64 = "i64",
         /// True or false.
         Bool = "bool",
@@ -145,7 +145,7 @@ impl ElementType {
         }
     }
 
-    /// The type, of real numbers that a result may have.
+    /// The problem type that this is, if results in it are real numbers.
     pub fn real(self) -> Option<Dtype> {
         match self {
             ElementType::F32 => Some(Dtype::F32),
@@ -155,7 +155,7 @@ impl ElementType {
         }
     }
 
-    /// True for a type whose values take a scale.
+    /// True for a type whose values need a scale.
     pub fn is_narrow(self) -> bool {
         matches!(
             self,
@@ -163,7 +163,7 @@ impl ElementType {
         )
     }
 
-    /// True for whole numbers, and for true and false.
+    /// True for whole numbers and booleans.
     pub fn is_whole(self) -> bool {
         matches!(
             self,
@@ -171,7 +171,7 @@ impl ElementType {
         )
     }
 
-    /// The ending of a file of results of this type, and its bytes for an element.
+    /// The extension of a file of results of this type, and its bytes for each element.
     pub fn written(self) -> (&'static str, u64) {
         if self.is_whole() {
             ("i64", 8)

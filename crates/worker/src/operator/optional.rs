@@ -1,11 +1,11 @@
-//! Inputs that a problem may leave out. Each is an axis of its name, `true` or `false`.
+//! Optional inputs. Each is also an axis with its name and the values `true` and `false`.
 
 use super::operands::Role;
 use super::{AxisKind, DeclaredProblem, Operator};
 use crate::case::ParamValue;
 
 impl AxisKind {
-    /// The axis of an optional input, which is given by default.
+    /// The axis of an optional input, which is present by default.
     pub fn optional() -> AxisKind {
         AxisKind::Words(["true", "false"].map(str::to_owned).to_vec())
     }
@@ -23,7 +23,7 @@ impl Operator {
             .collect()
     }
 
-    /// The key of an input that cannot be optional, and why.
+    /// The key of an input that must not be optional, and the reason.
     pub fn objection_to_optional(&self) -> Option<(String, String)> {
         let scales = || self.inputs.values().filter_map(|one| one.scale.as_ref());
         let optional = || self.inputs.iter().filter(|(_, input)| input.optional);

@@ -1,19 +1,21 @@
-//! Quantised inputs: whole numbers or narrow floats that a scale, an input too, multiplies.
+//! Quantised inputs: whole numbers or narrow floats that are multiplied by a scale, which is an
+//! input too.
 //!
-//! `value × scale` is what the value's draw gives, to the precision of its type. An extent of the
-//! scale is that of the value or a part of it: one number scales a block. A scale of e8m0 follows from
-//! the values, as in OCP Microscaling Formats (MX) v1.0, whose blocks are 32 along the last axis.
+//! `value × scale` is the number that the value's draw gives, to the precision of its type. Each
+//! extent of the scale is that of the value or divides it, so one number scales a block. A scale of
+//! e8m0 follows from the values, as in OCP Microscaling Formats (MX) v1.0, whose blocks have 32
+//! elements along the last axis.
 
 use super::draw::{Draw, DrawKind};
 use super::operands::{ElementType, InputTensor, Operands, Role};
 use super::{Input, Operator};
 
-/// The largest of a scale's numbers as a multiple of the least, where a declaration leaves them open:
-/// a kernel that takes another row's scale is wrong by far.
+/// The ratio of the largest to the smallest number of a scale, if a declaration does not give them.
+/// With such a spread, a kernel that uses another row's scale has a large error.
 const SPREAD: f64 = 4.0;
 
 impl Operator {
-    /// The key of a scale that no input can have, and why.
+    /// The key of a scale that is not valid, and the reason.
     pub fn objection_to_scale(&self) -> Option<(String, String)> {
         let scales = || self.inputs.values().filter_map(|one| one.scale.as_ref());
         let is_alone = |(name, input): &(&String, &Input)| {
@@ -52,7 +54,8 @@ impl Operator {
         None
     }
 
-    /// Gives each quantised input its scale, whose numbers follow from it where they are left open.
+    /// Gives each quantised input its scale. The scale's numbers follow from the input unless they
+    /// are declared.
     pub(super) fn scale(&self, operands: &mut Operands) -> Result<(), (String, String)> {
         for (name, input) in &self.inputs {
             let place =
@@ -105,7 +108,7 @@ impl Operator {
     }
 }
 
-/// The place in a scale of an element of its value.
+/// The index in `scale` of an element of `value`.
 pub(super) fn block(value: &InputTensor, scale: &InputTensor, element: u64) -> usize {
     let (mut rest, mut stride, mut at) = (element, 1, 0);
     for (extent, blocks) in value.shape.iter().zip(&scale.shape).rev() {
@@ -116,10 +119,10 @@ pub(super) fn block(value: &InputTensor, scale: &InputTensor, element: u64) -> u
     at as usize
 }
 
-/// The numbers of a scale of e8m0: for each block, 2^(floor(log2(largest)) - emax), where `largest` is
-/// that of the block's absolute values as drawn, and `emax` the exponent of the largest number of
-/// the type that is scaled, 8 of e4m3 and 15 of e5m2 (OCP Microscaling Formats v1.0, section 6.3).
-/// A block of zeros has 2⁻¹²⁷, the least there can be.
+/// The numbers of a scale of e8m0: for each block 2^(floor(log2(largest)) - emax), where `largest`
+/// is the largest absolute value in the block as drawn, and `emax` the exponent of the largest
+/// number of the scaled type: 8 for e4m3 and 15 for e5m2 (OCP Microscaling Formats v1.0, section
+/// 6.3). A block of zeros has 2⁻¹²⁷, the smallest scale.
 pub(super) fn shared_exponents(
     value: &InputTensor,
     scale: &InputTensor,
@@ -138,14 +141,14 @@ pub(super) fn shared_exponents(
         .collect()
 }
 
-/// The exponent of a number: floor(log2(|number|)); that of 0 is below all others.
+/// The exponent of a number: floor(log2(|number|)). For 0 it is smaller than all others.
 fn exponent(number: f64) -> i32 {
     ((number.to_bits() >> 52) & 0x7ff) as i32 - 1023
 }
 
-/// A number rounded to a narrow type, to nearest even; the largest of the type for a larger one.
+/// Rounds a number to a narrow type, to nearest even, and clamps it to the type's range.
 pub(super) fn rounded(value: f64, dtype: ElementType) -> f64 {
-    // The bits behind the leading one, and the exponent below which numbers lie evenly.
+    // The bits after the leading one, and the exponent below which numbers are evenly spaced.
     let step = |bits: i32, least: i32| 2f64.powi(exponent(value).max(least) - bits);
     let step = match dtype {
         ElementType::E4m3 => step(3, -6),

@@ -8,9 +8,9 @@ use super::{Digits, NONE, put};
 
 /// One time over another, the head's over the base's: 1.10 is 10 % slower.
 ///
-/// Prints the change that it is: `+12.3 %` below a factor of two, `102.5x slower` or
-/// `3.10x faster` beyond. [`Ratio::in_words`] says the same within a sentence, [`Ratio::times`]
-/// how many times as long, and [`Ratio::factor`] is for what is compared with a limit.
+/// Prints as a change: `+12.3 %` below a factor of two, `102.5x slower` or `3.10x faster` beyond.
+/// [`Ratio::in_words`] is the form for a sentence, [`Ratio::times`] the multiple, and
+/// [`Ratio::factor`] the form to compare with a limit.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(transparent)]
@@ -19,30 +19,30 @@ pub struct Ratio(pub f64);
 quantity!(Ratio);
 
 impl Ratio {
-    /// As long.
+    /// Equal times.
     pub const ONE: Ratio = Ratio(1.0);
 
-    /// The ratio that is so much more than one: 1.05 for 5 %.
+    /// The ratio for a change: 1.05 for 5 %.
     pub fn grown_by(change: Share) -> Ratio {
         Ratio(1.0 + change.0)
     }
 
-    /// By how much it is more than one, or less: 5 % for 1.05.
+    /// The change for a ratio: 5 % for 1.05.
     pub fn growth(self) -> Share {
         Share(self.0 - 1.0)
     }
 
-    /// The other way round.
+    /// The base's time over the head's.
     pub fn inverse(self) -> Ratio {
         Ratio(1.0 / self.0)
     }
 
-    /// As a number of times, for sentences that say `2.30 times as long`.
+    /// The multiple, for sentences such as `2.30 times as long`.
     pub fn times(self) -> Digits {
         Digits(self.0)
     }
 
-    /// As a factor, which may stand beside a limit: `1.04x`, `12.3x`.
+    /// A factor to compare with a limit: `1.04x`, `12.3x`.
     pub fn factor(self) -> String {
         if self.is_finite() {
             format!("{}x", self.times())
@@ -51,7 +51,7 @@ impl Ratio {
         }
     }
 
-    /// The interval around it, in the unit that the ratio itself prints in: `[+10.1 %, +14.2 %]`,
+    /// The interval around the ratio, in the unit in which the ratio prints: `[+10.1 %, +14.2 %]`,
     /// `[101.9x, 103.1x]`.
     pub fn interval(self, low: Ratio, high: Ratio) -> String {
         match Unit::choose(self) {
@@ -68,13 +68,13 @@ impl Ratio {
         }
     }
 
-    /// As a change of a time in a sentence: `12.3 % slower`, `4.0 % faster`, `3.42x slower`. A
-    /// column of figures has the sign instead.
+    /// The change of a time for a sentence: `12.3 % slower`, `4.0 % faster`, `3.42x slower`.
+    /// Columns of figures have a sign instead.
     pub fn in_words(self) -> String {
         self.change(["slower", "faster"])
     }
 
-    /// As a change of an amount in a sentence: `12.3 % more`.
+    /// The change of an amount for a sentence: `12.3 % more`.
     pub fn in_amounts(self) -> String {
         self.change(["more", "less"])
     }
@@ -120,8 +120,8 @@ enum Unit {
 }
 
 impl Unit {
-    /// The unit of a change; `None` if it has none. It is chosen by the printed text, so
-    /// that nothing reads `+100.0 %` on one line and `2.00x slower` on the next.
+    /// The unit of a change; `None` if the ratio is not a positive number. Decided by the printed
+    /// text, so that `+100.0 %` does not appear beside `2.00x slower`.
     fn choose(ratio: Ratio) -> Option<Unit> {
         match ratio.0 {
             ratio if !ratio.is_finite() || ratio <= 0.0 => None,
@@ -132,10 +132,10 @@ impl Unit {
     }
 }
 
-/// `+12.3 %`, `0.0 %`, `-0.4 %`, with a true minus sign left to prose: scripts
-/// and terminals want the hyphen.
+/// `+12.3 %`, `0.0 %`, `-0.4 %`, with a hyphen as the minus sign, which scripts and terminals
+/// expect.
 fn signed(change: Share) -> String {
-    // Never `-0.0 %`.
+    // Never prints `-0.0 %`.
     let rounded = (100.0 * change.0 * 10.0).round() / 10.0 + 0.0;
     if rounded == 0.0 {
         "0.0 %".to_owned()
@@ -144,10 +144,9 @@ fn signed(change: Share) -> String {
     }
 }
 
-/// A part of a whole, or a change relative to what was; 0.018 is 1.8 %.
+/// A part of a whole, or a relative change: 0.018 is 1.8 %.
 ///
-/// Prints one decimal place, or as many as the precision says: `{:.2}` for spreads, which
-/// are small.
+/// Prints one decimal place, or the precision of the format: `{:.2}` for spreads, which are small.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(transparent)]
@@ -175,7 +174,7 @@ pub struct Probability(pub f64);
 quantity!(Probability);
 
 impl Probability {
-    /// The level of each where so many are tested together (Bonferroni).
+    /// The level of each of several tests, so that all together have this level (Bonferroni).
     pub fn among(self, tests: usize) -> Probability {
         Probability(self.0 / tests.max(1) as f64)
     }
@@ -187,7 +186,7 @@ impl fmt::Display for Probability {
             p if !p.is_finite() => NONE.to_owned(),
             p if p < 0.0001 => "< 0.0001".to_owned(),
             p if p < 0.01 => format!("{p:.4}"),
-            // A p of 0.049 is on one side of a limit, and 0.05 on it.
+            // Three decimals, so that 0.049 does not print as 0.05, the usual limit.
             p if p < 0.1 => format!("{p:.3}"),
             p => format!("{p:.2}"),
         };

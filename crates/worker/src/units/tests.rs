@@ -151,8 +151,8 @@ proptest! {
         prop_assert_eq!(serde_json::from_str::<Share>(&text).unwrap(), Share(number));
     }
 
-    /// However large or small, a time is at most nine characters of digits and a unit, and
-    /// none of them reads as a thousand of one unit but seconds.
+    /// A time of any size has at most nine characters of digits and a unit, and never reads as a
+    /// thousand of a unit other than seconds.
     #[test]
     fn times_of_every_size_are_short(exponent in -2.0..14.0f64) {
         let read = Nanoseconds(10f64.powf(exponent)).to_string();
@@ -160,7 +160,7 @@ proptest! {
         prop_assert!(read.ends_with(" s") || !read.starts_with("1000"), "{}", read);
     }
 
-    /// A sign and a word never disagree.
+    /// The sign and the word always agree.
     #[test]
     fn a_change_and_its_telling_say_the_same(ratio in 0.01..100.0f64) {
         let (read, words) = (Ratio(ratio).to_string(), Ratio(ratio).in_words().to_string());

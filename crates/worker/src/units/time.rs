@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ARROW, Digits, NONE, Ratio, Share, put};
 
-/// A time. Prints three or four digits and the unit that fits: `118.6 µs`, `2.64 ms`.
+/// A time. Prints three or four digits and a fitting unit: `118.6 µs`, `2.64 ms`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(transparent)]
@@ -23,20 +23,20 @@ impl Nanoseconds {
         Nanoseconds(ns as f64)
     }
 
-    /// No time at all.
+    /// Zero.
     pub const ZERO: Nanoseconds = Nanoseconds(0.0);
 
-    /// So many seconds.
+    /// A time in seconds.
     pub fn of_seconds(seconds: f64) -> Nanoseconds {
         Nanoseconds(seconds * 1e9)
     }
 
-    /// The part of `whole` that it is.
+    /// This time as a share of `whole`.
     pub fn share_of(self, whole: Nanoseconds) -> Share {
         Share(self.0 / whole.0)
     }
 
-    /// In seconds.
+    /// The time in seconds.
     pub fn seconds(self) -> f64 {
         self.0 / 1e9
     }
@@ -52,8 +52,8 @@ impl Nanoseconds {
         }
     }
 
-    /// A part of a difference, with its sign, in the unit and to the decimal place of the
-    /// whole: `+1.70` of `+3.20 µs`.
+    /// A part of a difference with its sign, in the unit and precision of the whole: `+1.70` of
+    /// `+3.20 µs`.
     pub fn signed_beside(self, whole: Nanoseconds) -> String {
         let (scale, _) = unit(whole);
         let digits = (whole.0.abs() / scale).max(1.0).log10().floor() as usize;
@@ -106,8 +106,8 @@ impl fmt::Display for Nanoseconds {
     }
 }
 
-/// A time as it is read off a watch: `41.2 s`, `2 min 7 s`, `1 h 2 min`. Below a minute it is
-/// printed as [`Nanoseconds`] are.
+/// A time in the form of a clock: `41.2 s`, `2 min 7 s`, `1 h 2 min`. Below a minute it prints as
+/// [`Nanoseconds`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Elapsed(pub Nanoseconds);
 
@@ -136,8 +136,8 @@ impl fmt::Display for Elapsed {
     }
 }
 
-/// The unit that fits a time, in nanoseconds. The limits lie half a digit lower, so that
-/// 999.96 ns reads 1.00 µs.
+/// The unit that fits a time, with its length in nanoseconds. Limits are lower by half a digit, so
+/// that 999.96 ns prints as 1.00 µs.
 fn unit(time: Nanoseconds) -> (f64, &'static str) {
     match time.0.abs() {
         ns if ns < 999.95 => (1.0, "ns"),
@@ -157,7 +157,7 @@ pub fn part_of(part: Nanoseconds, whole: Nanoseconds) -> String {
     pair(part, "of", whole)
 }
 
-/// Two times with one unit, where they have the same.
+/// Two times, with a single unit if both have the same.
 fn pair(one: Nanoseconds, word: &str, other: Nanoseconds) -> String {
     let ((scale, unit_of_one), (_, unit_of_other)) = (unit(one), unit(other));
     let bare = |time: Nanoseconds| {
@@ -182,16 +182,16 @@ fn pair(one: Nanoseconds, word: &str, other: Nanoseconds) -> String {
 pub struct Bytes(pub u64);
 
 impl Bytes {
-    /// The largest size that is believed of a file or a worker: 1 PiB, more than any machine has.
+    /// The largest size that is accepted from a file or a worker: 1 PiB, more than any machine has.
     pub const MAX: Bytes = Bytes(1 << 50);
 
-    /// Why a size of this name cannot be, as a sentence. Sizes come from outside: a size that nothing
-    /// can have is refused, or reported as unknown, and never printed as if it were one.
+    /// A sentence about a size that is too large, if it is. Sizes come from outside: an impossible
+    /// one is refused or reported as unknown, and never printed like a real one.
     pub fn objection(self, name: &str) -> Option<String> {
         (self > Bytes::MAX).then(|| format!("{name} is {} bytes: no machine has so many", self.0))
     }
 
-    /// The size in GiB, where several sizes are printed in one unit.
+    /// The size in GiB, for several sizes that share a unit.
     pub fn gib(self) -> f64 {
         self.0 as f64 / f64::from(1 << 30)
     }
@@ -200,7 +200,7 @@ impl Bytes {
 impl Add for Bytes {
     type Output = Bytes;
 
-    /// Sizes come from outside: the sum saturates.
+    /// Saturates, since sizes come from outside.
     fn add(self, other: Bytes) -> Bytes {
         Bytes(self.0.saturating_add(other.0))
     }
@@ -226,8 +226,8 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// Floating-point operations over time, in TFLOP/s. Prints the prefix that fits, without
-/// its `FLOP/s`: `12.4 T`, `193.4 G`.
+/// Floating-point operations over time, in TFLOP/s. Prints with a fitting prefix and without
+/// `FLOP/s`: `12.4 T`, `193.4 G`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(transparent)]
@@ -236,8 +236,8 @@ pub struct Rate(pub f64);
 quantity!(Rate);
 
 impl Rate {
-    /// The rate of so many operations in a time. Operations of a nanosecond are giga a second, and tera
-    /// is a thousand of them.
+    /// The rate of `flops` operations in a time. Operations in a nanosecond are GFLOP/s, of which a
+    /// thousand make a TFLOP/s.
     pub fn of_work(flops: f64, time: Nanoseconds) -> Rate {
         Rate(flops / time.0 / 1e3)
     }

@@ -1,5 +1,5 @@
-//! The reference of a part of a problem, from its seed alone: what a check needs that is to
-//! be cheap or to take little memory.
+//! The reference of part of a problem, computed from the seed alone, for checks that have to be
+//! cheap or to use little memory.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,7 +18,7 @@ use crate::tolerance::{ErrorSums, Expected};
 
 /// The reference of one plane.
 pub struct PlaneReference {
-    /// Which.
+    /// The place of the plane.
     pub place: PlaneId,
     forward: PlaneForward,
     gradients: Option<PlaneGradients>,
@@ -26,11 +26,11 @@ pub struct PlaneReference {
 }
 
 impl PlaneReference {
-    /// Computes a plane for the inputs of a seed; gradients if and only if the problem's direction
-    /// has them.
+    /// Computes a plane for the inputs of a seed, with gradients if the problem's direction has
+    /// them.
     ///
     /// # Errors
-    /// When it does not fit into memory.
+    /// It does not fit into memory.
     pub fn compute(
         problem: &Attention,
         place: PlaneId,
@@ -61,8 +61,8 @@ impl PlaneReference {
         })
     }
 
-    /// The rows of a result (`out`, `dq`, `dk`, `dv`) that are not 0 by the mask, with their
-    /// side and their length.
+    /// The rows of a result (`out`, `dq`, `dk`, `dv`) that the mask does not make 0, with their
+    /// heads and their length.
     pub fn result(&self, name: &str) -> Option<(Heads, usize, &[f64])> {
         let (d, dv) = self.dims;
         let gradients = self.gradients.as_ref();
@@ -75,7 +75,7 @@ impl PlaneReference {
         }
     }
 
-    /// Writes a result where it lies in the whole tensor.
+    /// Writes a result to its place in the whole tensor.
     pub(super) fn scatter(&self, name: &str, whole: &mut [f64]) {
         if let Some((side, dim, values)) = self.result(name) {
             for (row, values) in values.chunks_exact(dim).enumerate() {
@@ -84,8 +84,7 @@ impl PlaneReference {
         }
     }
 
-    /// Adds to `sums` how far the plane of a result, which is whole and in logical order, is from
-    /// this.
+    /// Adds the errors of this plane to `sums`. `result` is the whole tensor in logical order.
     pub fn compare(&self, name: &str, result: &[f32], sums: &mut ErrorSums) {
         let Some((side, dim, values)) = self.result(name) else {
             return;
@@ -109,11 +108,11 @@ impl PlaneReference {
     }
 }
 
-/// The planes that a check after timing compares, as runs of neighbours: at least one plane
-/// and at least an eighth, half of them the first ones and the others spread over the rest,
-/// the last among them. A draw moves them all, around the end.
+/// The planes that a check after timing compares, as runs of neighbours: at least one plane and at
+/// least an eighth of them. Half of these are the first planes; the others are spread over the rest
+/// and include the last. `draw` rotates all of them.
 pub fn checked_runs(planes: usize, draw: u64) -> Vec<Range<usize>> {
-    /// So few that a device is not kept busy with starting.
+    /// Few runs, so that a device is not kept busy with launches.
     const RUNS: usize = 4;
     let count = planes.div_ceil(8);
     let first = count.div_ceil(2);
@@ -133,20 +132,20 @@ pub fn checked_runs(planes: usize, draw: u64) -> Vec<Range<usize>> {
     moved.filter(|run| !run.is_empty()).collect()
 }
 
-/// Bytes that [`Attention::expected`] takes at the least: those of the largest plane, or of a
-/// projection's weights and result.
+/// The minimum number of bytes that [`Attention::expected`] needs: those of the largest plane, or
+/// of a projection's weights and result.
 fn bytes(problem: &Attention) -> u128 {
     match &problem.projection {
         Some(of) => projection_bytes(problem, of),
-        // Without lengths of their own all are alike.
+        // All planes have the same size unless the batch is ragged.
         None if problem.varlen.is_none() => places(problem).next().map_or(0, |one| one.bytes()),
         None => places(problem).map(|one| one.bytes()).max().unwrap_or(0),
     }
 }
 
 impl Attention {
-    /// Operations and bytes that [`expected`](Attention::expected) takes at the least. Forward and
-    /// backward are counted together, and each plane as a thousand operations more.
+    /// The minimum number of operations and bytes that [`expected`](Attention::expected) needs.
+    /// Forward and backward count together, and each plane adds a thousand operations.
     pub fn cost_of_reference(&self) -> (f64, u128) {
         const EACH_PLANE: f64 = 1e3;
         let operations = match self.with_gradients() {
@@ -156,12 +155,12 @@ impl Attention {
         (operations, bytes(self))
     }
 
-    /// The expected results of a problem: elements at [`PROBES`] indices, and the size of
-    /// those around them. Of `out` and `dq` the rows that hold them are computed alone; of `dk` and
-    /// `dv` their planes, a few at a time, as many as `memory` bytes hold.
+    /// The expected results of a problem: elements at [`PROBES`] indices, and the size of the
+    /// elements around them. For `out` and `dq`, only the rows of these elements are computed; for
+    /// `dk` and `dv` their planes, as many at a time as fit into `memory` bytes.
     ///
     /// # Errors
-    /// When the memory for it cannot be had.
+    /// The memory cannot be allocated.
     pub fn expected(
         &self,
         seed: u64,
@@ -185,7 +184,7 @@ impl Attention {
                 wanted.push((name, number, row, head, x as usize));
             }
             let expected = Expected {
-                // Elements of no plane are 0 by the mask.
+                // Elements outside of all planes are 0 because of the mask.
                 probes: indices.into_iter().map(|index| (index, 0.0)).collect(),
                 squares: 0.0,
                 elements: 0,
@@ -196,7 +195,7 @@ impl Attention {
             "out" | "dq" => Heads::Query,
             _ => Heads::Key,
         };
-        // Each part with the probes that it holds: one, or of a plane's keys several.
+        // Each part with the probes in it: a single query with one, or a plane's keys with several.
         let mut parts = Vec::new();
         for place in places(self) {
             let mut keys = Vec::new();
@@ -241,7 +240,8 @@ impl Attention {
     }
 }
 
-/// Rows over all sequences, heads, and elements of a row of a result (`out`, `dq`, `dk`, `dv`).
+/// The shape of a result (`out`, `dq`, `dk`, `dv`): rows over all sequences, heads, and elements of
+/// a row.
 pub fn result_shape(problem: &Attention, name: &str) -> [u64; 3] {
     let (rows_q, rows_k) = (problem.total_q(), problem.total_k());
     let (heads, kv_heads) = (problem.heads.into(), problem.kv_heads.into());

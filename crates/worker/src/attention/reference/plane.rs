@@ -1,8 +1,8 @@
-//! One key-value head of one sequence, with the query heads that read it: the part of a
-//! problem that can be computed without the rest of it.
+//! One key-value head of one sequence, with the query heads that read it: the smallest part of a
+//! problem that can be computed on its own.
 //!
-//! Only rows that the mask lets meet are made: memory follows the work, and a window on a
-//! long sequence costs what is in the window.
+//! Only rows that the mask lets interact are computed, so memory follows the work: a window on a
+//! long sequence costs only the window.
 
 use std::collections::TryReserveError;
 use std::ops::Range;
@@ -15,15 +15,16 @@ use crate::case::Dtype;
 use crate::inputs::rounded;
 use crate::matrix::{Matrix, multiply};
 
-/// The source of inputs' elements, by their index in logical order.
+/// Returns an input's element by its index in logical order.
 pub(super) type Elements<'a> = &'a (dyn Fn(Tensor, usize) -> f64 + Sync);
 
-/// The inputs that a seed defines.
+/// The inputs of a seed.
 pub(super) fn seeded(seed: u64, dtype: Dtype) -> impl Fn(Tensor, usize) -> f64 + Sync {
     move |tensor, index| rounded(element(seed, tensor, index as u64), dtype)
 }
 
-/// The heads of a tensor: a row for each query and query head, or for each key and key-value head.
+/// The kind of a tensor's rows: one for each query and query head, or one for each key and
+/// key-value head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heads {
     /// `q`, `out`, `dout`, `dq`.
@@ -39,18 +40,18 @@ pub struct PlaneId {
     pub sequence: usize,
     /// The key-value head.
     pub kv_head: usize,
-    /// Query heads that read it: `group` of them, from `kv_head · group` on.
+    /// The number of query heads that read it, from `kv_head · group` on.
     pub group: usize,
     /// Queries of the sequence.
     pub seq_q: usize,
     /// Keys of the sequence.
     pub seq_k: usize,
-    /// Queries that see a key; the others have results of 0.
+    /// Queries that see a key. The results of all others are 0.
     pub queries: Range<usize>,
-    /// Keys that a query sees; the others have gradients of 0.
+    /// Keys that a query sees. The gradients of all others are 0.
     pub keys: Range<usize>,
     kv_heads: usize,
-    /// Rows of all sequences before this one.
+    /// Rows of all earlier sequences.
     first_q: usize,
     first_k: usize,
     d: usize,
@@ -58,7 +59,7 @@ pub struct PlaneId {
     mask: Mask,
 }
 
-/// Every plane of a problem: sequences in order, key-value heads within.
+/// Every plane of a problem: sequences in order, and in each its key-value heads.
 pub fn places(problem: &Attention) -> impl Iterator<Item = PlaneId> + use<> {
     let (heads, kv_heads) = (problem.heads as usize, problem.kv_heads as usize);
     let (d, dv, mask) = (
@@ -66,7 +67,7 @@ pub fn places(problem: &Attention) -> impl Iterator<Item = PlaneId> + use<> {
         problem.head_dim_v as usize,
         problem.mask,
     );
-    // Not collected: a batch may be larger than memory.
+    // Not collected, because a batch may be larger than memory.
     let (varlen, one) = (problem.varlen.clone(), (problem.seq_q, problem.seq_k));
     let lengths = move |sequence: usize| match &varlen {
         Some(lengths) => (lengths.q[sequence] as usize, lengths.k[sequence] as usize),
@@ -97,7 +98,7 @@ pub fn places(problem: &Attention) -> impl Iterator<Item = PlaneId> + use<> {
     })
 }
 
-/// Planes of a problem.
+/// The number of planes of a problem.
 pub fn planes(problem: &Attention) -> usize {
     sequences(problem).saturating_mul(problem.kv_heads as usize)
 }
@@ -109,8 +110,8 @@ fn sequences(problem: &Attention) -> usize {
     }
 }
 
-/// The queries that see a key, and the keys that a query sees. Both ends of a band move
-/// one way only, so that either is one range.
+/// The queries that see a key, and the keys that a query sees. Both ends of the mask's band move in
+/// one direction only, so each of these is a single range.
 fn meeting(mask: Mask, seq_q: usize, seq_k: usize) -> (Range<usize>, Range<usize>) {
     let first = partition(0..seq_q, |i| mask.visible(i, seq_q, seq_k).end == 0);
     let end = partition(first..seq_q, |i| !mask.visible(i, seq_q, seq_k).is_empty());
@@ -121,7 +122,7 @@ fn meeting(mask: Mask, seq_q: usize, seq_k: usize) -> (Range<usize>, Range<usize
     (first..end, keys)
 }
 
-/// The first of a range for which `before` no longer holds; it holds up to there.
+/// The first number of a range for which `before` is false. It is true up to there.
 fn partition(range: Range<usize>, before: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (range.start, range.end);
     while low < high {
@@ -135,11 +136,12 @@ fn partition(range: Range<usize>, before: impl Fn(usize) -> bool) -> usize {
     low
 }
 
-/// Rows of a block, and scores of it where one row has no more: 4 MiB. Tests have several blocks
-/// in a few rows.
+/// The number of rows in a block, and of scores unless one row has more: 4 MiB. Tests use small
+/// blocks, to have several of them in a few rows.
 const BLOCK: (usize, usize) = if cfg!(test) { (3, 8) } else { (64, 1 << 19) };
 
-/// Blocks that follow one another.
+/// Splits `rows` into consecutive blocks. `meeting` returns the number of rows that interact with a
+/// block's.
 fn blocks(rows: Range<usize>, meeting: impl Fn(&Range<usize>) -> usize) -> Vec<Range<usize>> {
     let (mut blocks, mut next) = (Vec::new(), rows.start);
     while next < rows.end {
@@ -152,7 +154,7 @@ fn blocks(rows: Range<usize>, meeting: impl Fn(&Range<usize>) -> usize) -> Vec<R
 }
 
 impl PlaneId {
-    /// Bytes that computing this plane takes, gradients included.
+    /// Bytes for computing this plane, including gradients.
     pub fn bytes(&self) -> u128 {
         let queries = self.group as u128 * self.queries.len() as u128;
         let keys = self.keys.len() as u128;
@@ -164,7 +166,7 @@ impl PlaneId {
         elements.saturating_mul(8)
     }
 
-    /// Rows of the plane's tensors on a side.
+    /// The number of rows of the plane's tensors of this kind.
     fn rows(&self, side: Heads) -> usize {
         match side {
             Heads::Query => self.group * self.queries.len(),
@@ -172,14 +174,13 @@ impl PlaneId {
         }
     }
 
-    /// The start of the plane's row in the whole tensor in logical order.
+    /// The start of a plane's row in the whole tensor in logical order.
     pub(super) fn index(&self, side: Heads, row: usize, dim: usize) -> usize {
         let seen = self.seen(side);
         self.start(side, row / seen.len(), seen.start + row % seen.len(), dim)
     }
 
-    /// The start of row `row` of the sequence in the whole tensor, for the plane's `member`-th
-    /// head.
+    /// The start of the sequence's row `row` in the whole tensor, for head `member` of the plane.
     pub(super) fn start(&self, side: Heads, member: usize, row: usize, dim: usize) -> usize {
         let (first, members) = match side {
             Heads::Query => (self.first_q, self.group),
@@ -189,7 +190,7 @@ impl PlaneId {
         ((first + row) * self.kv_heads * members + head) * dim
     }
 
-    /// The rows of the sequence that meet a row of the other side.
+    /// The rows of the sequence that interact with a row of the other kind.
     pub(super) fn seen(&self, side: Heads) -> &Range<usize> {
         match side {
             Heads::Query => &self.queries,
@@ -197,8 +198,8 @@ impl PlaneId {
         }
     }
 
-    /// The row of the plane's tensors that holds a row of the whole tensor (counted over
-    /// all sequences) and one of its heads, if it does.
+    /// The plane's row for `row` (over all sequences) and `head` of the whole tensor, if it is in
+    /// the plane.
     pub(super) fn row_of(&self, side: Heads, row: usize, head: usize) -> Option<usize> {
         let seen = self.seen(side);
         let first = match side {
@@ -220,7 +221,8 @@ impl PlaneId {
         }
     }
 
-    /// One query of this plane, by its row over all sequences, with the keys that it sees.
+    /// The part of this plane with a single query, by its row over all sequences, and the keys that
+    /// it sees.
     pub(super) fn of_query(&self, row: usize) -> PlaneId {
         let i = row - self.first_q;
         PlaneId {
@@ -230,19 +232,19 @@ impl PlaneId {
         }
     }
 
-    /// The keys that query row `row` sees, counted from the plane's first.
+    /// The keys that query row `row` sees, counted from the plane's first key.
     fn visible(&self, row: usize) -> Range<usize> {
         let i = self.queries.start + row % self.queries.len();
         let seen = self.mask.visible(i, self.seq_q, self.seq_k);
         seen.start - self.keys.start..seen.end - self.keys.start
     }
 
-    /// The keys that a query row of this block sees, of a head's neighbouring queries.
+    /// The keys that any query row of a block sees. The block has neighbouring queries of one head.
     fn keys_of(&self, rows: &Range<usize>) -> Range<usize> {
         self.visible(rows.start).start..self.visible(rows.end - 1).end
     }
 
-    /// The query rows that see a key of this block, for each head.
+    /// For each head, the query rows that see a key of this block.
     fn rows_of(&self, keys: &Range<usize>) -> impl Iterator<Item = Range<usize>> {
         let count = self.queries.len();
         let first = partition(0..count, |i| self.visible(i).end <= keys.start);
@@ -250,7 +252,7 @@ impl PlaneId {
         (0..self.group).map(move |member| member * count + first..member * count + end)
     }
 
-    /// All query rows in blocks, none of which has rows of two heads.
+    /// All query rows in blocks. A block has rows of only one head.
     fn query_blocks(&self) -> Vec<Range<usize>> {
         let count = self.queries.len();
         let heads = (0..self.group).map(|member| member * count..(member + 1) * count);
@@ -283,7 +285,7 @@ impl PlaneId {
     }
 }
 
-/// The results of forward for a plane; a row for each query that sees a key.
+/// The results of forward for a plane, with a row for each query that sees a key.
 pub struct PlaneForward {
     /// `[group, queries, head_dim_v]`.
     pub out: Vec<f64>,
@@ -301,12 +303,12 @@ pub struct PlaneGradients {
     pub dv: Vec<f64>,
 }
 
-/// The inputs of a plane, of the rows that meet.
+/// The inputs of a plane, only of rows that interact.
 pub(super) struct Plane<'a> {
     place: &'a PlaneId,
     /// `1 / √head_dim`.
     scale: f64,
-    /// Times `scale`.
+    /// Multiplied by `scale`.
     q: Vec<f64>,
     k: Vec<f64>,
     v: Vec<f64>,
@@ -353,11 +355,11 @@ impl Plane<'_> {
         Ok(PlaneForward { out, lse })
     }
 
-    /// Gradients of `Σ out ∘ dout`, given what [`forward`](Plane::forward) returned.
+    /// Gradients of `Σ out ∘ dout`, from the result of [`forward`](Plane::forward).
     ///
-    /// With `p = exp(score - lse)`, `dp = dout · v` and `δ = dout · out`:
-    /// `ds = p (dp - δ)`, `dq = Σ ds k / √head_dim`, `dk = Σ ds q / √head_dim`, `dv = Σ p dout`
-    /// (Dao et al., FlashAttention, arXiv:2205.14135, appendix B.2).
+    /// With `p = exp(score - lse)`, `dp = dout · v` and `δ = dout · out`: `ds = p (dp - δ)`,
+    /// `dq = Σ ds k / √head_dim`, `dk = Σ ds q / √head_dim`, `dv = Σ p dout` (Dao et al.,
+    /// FlashAttention, arXiv:2205.14135, appendix B.2).
     pub(super) fn backward(
         &self,
         dout: &[f64],
@@ -371,7 +373,7 @@ impl Plane<'_> {
             .chunks_exact(dv)
             .map(|row| row.iter().sum())
             .collect();
-        // `(p, ds)` of query rows and keys.
+        // `(p, ds)` for query rows and keys.
         let pair = |rows: &Range<usize>, keys: &Range<usize>| -> Result<_, TooLarge> {
             let mut p = self.scores(rows, keys)?;
             let mut ds = zeros(&[rows.len() as u64, keys.len() as u64])?;
@@ -422,7 +424,7 @@ impl Plane<'_> {
         })
     }
 
-    /// `q · k / √head_dim` of query rows and keys, `[rows, keys]`; -∞ where the mask hides.
+    /// `q · k / √head_dim` for query rows and keys, `[rows, keys]`; -∞ for hidden keys.
     fn scores(&self, rows: &Range<usize>, keys: &Range<usize>) -> Result<Vec<f64>, TooLarge> {
         let (d, width) = (self.place.d, keys.len());
         let mut scores = zeros(&[rows.len() as u64, width as u64])?;
@@ -439,12 +441,12 @@ impl Plane<'_> {
     }
 }
 
-/// Scores of some rows and these keys, or what is made of them.
+/// A matrix with a column for each of `keys`, such as scores.
 fn matrix<'a>(values: &'a [f64], keys: &Range<usize>) -> Matrix<'a, f64> {
     Matrix::new(values, values.len() / keys.len(), keys.len(), keys.len())
 }
 
-/// These rows of a plane's tensor.
+/// Some rows of a plane's tensor.
 fn rows_of<'a>(tensor: &'a [f64], dim: usize, rows: &Range<usize>) -> Matrix<'a, f64> {
     Matrix::new(
         &tensor[rows.start * dim..rows.end * dim],
@@ -454,7 +456,7 @@ fn rows_of<'a>(tensor: &'a [f64], dim: usize, rows: &Range<usize>) -> Matrix<'a,
     )
 }
 
-/// The rows of each block, which follow one another, as slices of their own.
+/// Splits a tensor into the rows of each of the consecutive blocks.
 fn pieces<'a>(mut rest: &'a mut [f64], dim: usize, blocks: &[Range<usize>]) -> Vec<&'a mut [f64]> {
     let cut = |block: &Range<usize>| {
         let (piece, after) = std::mem::take(&mut rest).split_at_mut(block.len() * dim);
@@ -468,7 +470,7 @@ fn pieces<'a>(mut rest: &'a mut [f64], dim: usize, blocks: &[Range<usize>]) -> V
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the float64 reference needs {bytes} bytes more than this machine gives")]
 pub struct TooLarge {
-    /// Size of the allocation that failed.
+    /// The size of the allocation that failed.
     pub bytes: u128,
 }
 

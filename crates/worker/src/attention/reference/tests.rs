@@ -1,4 +1,4 @@
-//! The reference against three loops, and against the slope of itself.
+//! Compares the reference with three loops, and its gradients with finite differences.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ use crate::case::Dtype;
 use crate::operator::Direction;
 use crate::tolerance::{Expected, tolerable};
 
-/// The inputs of a problem in logical order, to be changed.
+/// The inputs of a problem in logical order, which tests can change.
 #[derive(Clone)]
 struct Inputs {
     q: Vec<f64>,
@@ -45,7 +45,7 @@ impl Inputs {
     }
 }
 
-/// Three loops over logical indices, sharing no code with the module above.
+/// Three loops over logical indices, without code of the module above.
 fn textbook(problem: &Attention, inputs: &Inputs) -> Vec<f64> {
     let (h, kv) = (problem.heads as usize, problem.kv_heads as usize);
     let (d, dv) = (problem.head_dim as usize, problem.head_dim_v as usize);
@@ -159,7 +159,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Plane by plane, from the seed alone, the same as from whole tensors.
+    /// Parts from the seed have the same values as whole tensors.
     #[test]
     fn what_is_expected_of_parts_is_that_of_the_whole(
         problem in tiny(),
@@ -176,7 +176,7 @@ proptest! {
     }
 }
 
-/// A window on a long sequence needs what is in the window.
+/// A window on a long sequence needs only the memory of the window.
 #[test]
 fn memory_follows_the_mask_and_not_the_tensors() {
     let problem: Attention = "s1,sk10000000,d128,window-63-0-br".parse().unwrap();
@@ -242,7 +242,7 @@ fn at(tensor: Tensor, index: u64) -> f64 {
     rounded(element(42, tensor, index), Dtype::F16)
 }
 
-/// Three loops over the definition, sharing no indexing with the code above.
+/// Three loops over the definition, without indexing code of the module above.
 #[test]
 fn all_gather_is_the_whole_times_the_first_block() {
     let (_, sizes, out) = of_rank_0("b2,h2,s3,d2,f16,ag5,r3");
@@ -284,7 +284,7 @@ fn distance(wrong: &[f64], right: &[f64]) -> Option<f64> {
     Some((difference / norm).sqrt())
 }
 
-/// Results of `right` and of a kernel that computes `wrong` in its stead.
+/// The errors of a kernel that computes `wrong` instead of `right`.
 fn mistake(right: &Attention, wrong: &Attention) -> Vec<(Direction, Option<f64>)> {
     let run = |problem: &Attention| problem.with(Direction::Both).whole(42).unwrap();
     let (found, right) = (run(wrong), run(right));
@@ -297,7 +297,7 @@ fn mistake(right: &Attention, wrong: &Attention) -> Vec<(Direction, Option<f64>)
 #[test]
 fn a_dropped_tile_and_a_shifted_diagonal_fail_in_every_type() {
     let full = Attention::new(128, 64);
-    // A window this wide leaves out keys at the far end only: a lost tile.
+    // This window only hides keys at the far end, like a lost tile.
     let dropped = Attention {
         mask: Mask {
             left: None,
