@@ -1,5 +1,5 @@
-//! The device's work in one call, recorded by CUPTI, and the hardware counters of the call's
-//! kernels, by CUPTI's range profiler.
+//! The device's operations in one call, recorded by CUPTI, and the hardware counters of the call's
+//! kernels, from CUPTI's range profiler.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -18,7 +18,7 @@ use super::case::CudaCase;
 use super::driver::CudaDevice;
 use super::error::CudaError;
 
-/// A recording, as the probe writes it; times in ns of CUPTI's clock.
+/// A recording in the probe's format, with times in ns of CUPTI's clock.
 #[derive(Deserialize)]
 struct ProbeRecording {
     called: Option<i64>,
@@ -37,7 +37,8 @@ impl ProbeRecording {
         })
     }
 
-    /// Keeps the operations that were launched within the call. False where a launch is not known.
+    /// Keeps only operations that were launched within the call. Returns false if a launch is
+    /// unknown.
     fn keep_the_call(&mut self) -> bool {
         let (Some(called), Some(returned)) = (self.called, self.returned) else {
             return false;
@@ -53,7 +54,7 @@ impl ProbeRecording {
         known
     }
 
-    /// Operations as the protocol has them: times count from the start of the first.
+    /// The operations in the protocol's form, with times from the start of the first.
     fn operations(self) -> Vec<Operation<Named>> {
         let starts = self.operations.iter().map(|operation| operation.start_ns);
         let first = starts.min().unwrap_or(0);
@@ -69,11 +70,11 @@ impl ProbeRecording {
     }
 }
 
-/// Makes the call twice and gives the second: the first of a process changes how code is
-/// loaded.
+/// Makes the call twice and returns the record of the second one: the first recording of a process
+/// changes how code is loaded.
 ///
 /// # Errors
-/// No CUPTI, or a call that fails.
+/// CUPTI is missing, or the call fails.
 pub fn record_call(device: &mut CudaDevice, case: &mut CudaCase) -> Result<Activity, CudaError> {
     recorded(device, case)?;
     let (recorded, host_ns) = recorded(device, case)?;
@@ -94,20 +95,20 @@ fn recorded(
     Ok((ProbeRecording::read(&recording.end()?)?, host_ns))
 }
 
-/// Calls whose operations' times are kept: their medians.
+/// The number of calls from which the median time of each operation is taken.
 const RECORDED_CALLS: usize = 5;
 
-/// Calls recorded as they are timed, behind the gate.
+/// Records calls in the way they are timed, behind the gate.
 ///
 /// # Errors
-/// No CUPTI, the clock's, or a call that fails.
+/// CUPTI is missing, or the clock or the call fails.
 pub fn record_samples(
     clock: &mut StreamClock<Cuda>,
     case: &mut CudaCase,
     cache: CacheState,
 ) -> Result<Vec<RecordedCall>, CudaError> {
     let mut calls = Vec::new();
-    // One more: the first recording of a process changes how code is loaded.
+    // One more, because the first recording of a process changes how code is loaded.
     for number in 0..=RECORDED_CALLS {
         let mut recording = CallRecording::begin()?;
         let begun = clock.begin(cache)?;
@@ -137,14 +138,14 @@ fn activity(mut recorded: ProbeRecording, host_ns: u64) -> Activity {
     }
 }
 
-/// Calls that are counted: whether a figure is exact, repeating tells.
+/// The number of calls that are counted. A figure is exact if it repeats.
 const COUNTED_CALLS: usize = 3;
 
-/// Counts some calls, apart from all timing. Each kernel runs once for each pass that the
-/// metrics take.
+/// Counts some calls, without timing them. Each kernel runs once for every pass that the metrics
+/// need.
 ///
 /// # Errors
-/// No CUPTI that counts, no permission, a call that fails, or kernels that were not counted.
+/// CUPTI cannot count or lacks permission, a call fails, or kernels were not counted.
 pub fn count_kernels(
     device: &mut CudaDevice,
     case: &mut CudaCase,
@@ -154,7 +155,7 @@ pub fn count_kernels(
         .iter()
         .filter_map(|name| CString::new(name.as_str()).ok());
     let names: Vec<CString> = names.collect();
-    // Work that is done once for a case is done before.
+    // Does work that is needed only once for a case.
     case.call()?;
     device.synchronise()?;
     let structure = case.structure();
@@ -166,7 +167,7 @@ pub fn count_kernels(
     counted_calls(&structure, &counting.end()?)
 }
 
-/// The counted kernels, which have no names, as calls that launch what the structure tells.
+/// The counted kernels, which have no names, as calls with the launches of `structure`.
 fn counted_calls(
     structure: &Structure,
     counted: &CountedKernels,

@@ -1,7 +1,9 @@
-//! The arguments of kernels, as C lays them out, and the parameters of entry points, as the driver reports them.
+//! The arguments of kernels in C layout, and the parameters of entry points as the driver reports
+//! them.
 //!
-//! A launch is handed addresses alone, and reads as many and as much as the kernel has parameters:
-//! one that is missing is read from beyond the list, and half of a `long` from beyond an `int`.
+//! The driver only gets addresses, and reads as many values as the kernel has parameters, each in
+//! the parameter's size. If an argument is missing, or is an `int` for a `long`, it reads beyond
+//! the list or the value.
 
 use std::any::Any;
 use std::ffi::c_void;
@@ -13,7 +15,7 @@ use regatta_worker::case::Dtype;
 use super::error::{CudaError, checked};
 use super::plan::{Given, Pointer};
 
-/// `Tensor` of `problem.cuh`: where it starts, and its strides in elements.
+/// `Tensor` of `problem.cuh`: its address, and its strides in elements.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceTensor {
@@ -24,7 +26,7 @@ pub struct DeviceTensor {
 }
 
 impl DeviceTensor {
-    /// A tensor `[batch, seq, heads, dim]`, logically, in a physical layout.
+    /// A tensor of logical shape `[batch, seq, heads, dim]` in a physical layout.
     pub fn new(data: u64, shape: [u32; 4], layout: Layout) -> DeviceTensor {
         let [_, seq, heads, dim] = shape.map(i64::from);
         let (along_seq, along_head) = match layout {
@@ -44,9 +46,9 @@ impl DeviceTensor {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeviceProblem {
-    /// The first pointers, in their order.
+    /// The first pointers, in the order of [`Pointer`].
     pub tensors: [DeviceTensor; 8],
-    /// Addresses of the others.
+    /// Addresses of the other pointers.
     pub memory: [u64; 3],
     pub batch: i32,
     pub heads: i32,
@@ -63,8 +65,8 @@ pub struct DeviceProblem {
 }
 
 impl DeviceProblem {
-    /// Sizes, strides, mask and scale; no tensor has an address yet. Sizes are below 2²⁹
-    /// (`plan` refuses more).
+    /// The sizes, strides, mask and scale of a problem, without addresses. Sizes are below 2²⁹,
+    /// since `plan` refuses larger ones.
     pub fn sized(problem: &Attention, num_splits: u32) -> DeviceProblem {
         let p = problem;
         let side = |keys: Option<u32>| keys.map_or(-1, |keys| keys.min(1 << 29) as i32);
@@ -87,12 +89,12 @@ impl DeviceProblem {
         }
     }
 
-    /// The address of the case's memory; 0 if the case does not use it.
+    /// The address of memory of the case; 0 if the case does not use it.
     pub fn address(mut self, of: Pointer) -> u64 {
         *self.address_mut(of)
     }
 
-    /// As [`address`](DeviceProblem::address), to be written.
+    /// The place of an address, to write it.
     pub fn address_mut(&mut self, of: Pointer) -> &mut u64 {
         let at = of as usize;
         match self.tensors.get_mut(at) {
@@ -101,7 +103,8 @@ impl DeviceProblem {
         }
     }
 
-    /// `low <= j - i <= high` for a query `i` that sees a key `j`: `Band` of `problem.cuh`.
+    /// The bounds of `low <= j - i <= high` for a query `i` that sees a key `j`: `Band` of
+    /// `problem.cuh`.
     pub fn band(&self) -> (i32, i32) {
         const UNBOUNDED: i32 = 1 << 30;
         let offset = self.mask_align * (self.seq_k - self.seq_q);
@@ -117,17 +120,17 @@ impl DeviceProblem {
     }
 }
 
-/// `CUtensorMap`, which the driver wants aligned.
+/// `CUtensorMap`, which the driver requires to be aligned.
 #[repr(C, align(64))]
 #[derive(Clone, Copy)]
 pub struct TensorMap(sys::CUtensorMap);
 
 impl TensorMap {
-    /// The five-axis view `(64, seq, dim / 64, heads, batch)` of a 16-bit tensor, read in
+    /// The five-axis view `(64, seq, dim / 64, heads, batch)` of a 16-bit tensor, which is read in
     /// boxes of `rows` rows; see the head of `flash_wgmma.cu`.
     ///
     /// # Errors
-    /// The driver's: a stride or an address that is not a multiple of 16 bytes.
+    /// The driver's error: a stride or an address that is not a multiple of 16 bytes.
     pub fn new(
         tensor: &DeviceTensor,
         [batch, seq, heads, dim]: [u32; 4],
@@ -146,7 +149,7 @@ impl TensorMap {
         let boxes = [64, rows, panels, 1, 1];
         let steps = [1u32; 5];
         let mut map = TensorMap(sys::CUtensorMap { opaque: [0; 16] });
-        // SAFETY: the arrays have as many elements as the rank says, and outlive the call.
+        // SAFETY: the arrays have as many elements as the rank, and outlive the call.
         let made = unsafe {
             sys::cuTensorMapEncodeTiled(
                 &raw mut map.0,
@@ -168,7 +171,7 @@ impl TensorMap {
     }
 }
 
-/// The arguments of one launch, kept in place for as long as it may be made.
+/// The arguments of a launch. Their addresses stay the same while this exists.
 #[derive(Default)]
 pub struct ArgumentList {
     values: Vec<Box<dyn Any>>,
@@ -179,7 +182,7 @@ pub struct ArgumentList {
 }
 
 impl ArgumentList {
-    /// Adds an argument, passed by value: laid out as the kernel's C type.
+    /// Adds an argument that is passed by value, in the layout of the kernel's C type.
     pub fn push<T: Copy + 'static>(mut self, value: T) -> ArgumentList {
         let mut boxed = Box::new(value);
         self.pointers.push((&raw mut *boxed).cast());
@@ -189,28 +192,28 @@ impl ArgumentList {
     }
 }
 
-/// More parameters than any kernel has: CUDA C++ has 32764 bytes of them.
+/// More parameters than any kernel has: CUDA C++ limits their size to 32764 bytes.
 const MAX_PARAMETERS: usize = 32_764;
 
-/// Sizes of a kernel's parameters in bytes, in their order; `None` where the driver does not
-/// tell: `cuFuncGetParamInfo` came with CUDA 12.4.
+/// Sizes of a kernel's parameters in bytes, in order. `None` if the driver cannot report them:
+/// `cuFuncGetParamInfo` exists since CUDA 12.4.
 ///
 /// # Safety
 /// The function is loaded.
 pub unsafe fn parameter_sizes(function: sys::CUfunction) -> Option<Vec<usize>> {
-    // SAFETY: asked for by name alone, and not called by this type.
+    // SAFETY: the symbol is only looked up, and not called with this type.
     let known = unsafe { sys::culib().get::<unsafe extern "C" fn()>(b"cuFuncGetParamInfo") };
     known.ok()?;
     let mut sizes = Vec::new();
     while sizes.len() < MAX_PARAMETERS {
         let (mut offset, mut size) = (0, 0);
-        // SAFETY: the function is loaded, and both places outlive the call.
+        // SAFETY: the function is loaded, and both variables outlive the call.
         let status = unsafe {
             sys::cuFuncGetParamInfo(function, sizes.len(), &raw mut offset, &raw mut size)
         };
         match status {
             CUresult::CUDA_SUCCESS => sizes.push(size),
-            // No parameter has this number. Without a first one nothing is read.
+            // No parameter has this number. If it is the first one, nothing is known.
             CUresult::CUDA_ERROR_INVALID_VALUE if !sizes.is_empty() => return Some(sizes),
             _ => return None,
         }
@@ -218,10 +221,10 @@ pub unsafe fn parameter_sizes(function: sys::CUfunction) -> Option<Vec<usize>> {
     None
 }
 
-/// Holds what a contract lists to the sizes of what the kernel takes.
+/// Compares the arguments that a contract lists with the sizes of the kernel's parameters.
 ///
 /// # Errors
-/// The counts of both, or the first parameter with another size.
+/// Both counts, or the first parameter of another size.
 pub fn check_parameters(
     entry: &str,
     listed: &[(Given, usize)],
@@ -265,7 +268,7 @@ mod tests {
         assert!(align_of::<TensorMap>() >= 64);
     }
 
-    /// As `attention::Mask` sees it, query by query.
+    /// The same keys as `attention::Mask`, for each query.
     #[test]
     fn the_band_is_the_mask() {
         for text in [
@@ -304,7 +307,7 @@ mod tests {
     #[test]
     fn what_is_listed_is_what_is_taken() {
         assert_eq!(checked_against(&[8, 4, 4]), Ok(()));
-        // A bool, and a short.
+        // A `bool`, and a `short`.
         assert_eq!(checked_against(&[8, 1, 4]), Ok(()));
         assert_eq!(checked_against(&[8, 2, 4]), Ok(()));
         for (taken, words) in [

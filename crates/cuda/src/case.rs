@@ -14,7 +14,7 @@ use regatta_worker::attention::Attention;
 use regatta_worker::operator::Direction;
 use regatta_worker::units::Nanoseconds;
 
-/// A case made ready: memory, inputs, and launches with everything bound.
+/// A prepared case: memory, inputs, and launches with their arguments bound.
 pub struct CudaCase {
     /// The problem that is computed.
     pub problem: Attention,
@@ -28,7 +28,7 @@ pub struct CudaCase {
     stream: sys::CUstream,
 }
 
-/// A kernel launch with everything bound.
+/// A kernel launch with its arguments bound.
 struct BoundLaunch {
     name: String,
     function: LoadedKernel,
@@ -38,8 +38,8 @@ struct BoundLaunch {
 
 impl BoundLaunch {
     fn run(&mut self, stream: sys::CUstream) -> Result<(), CudaError> {
-        // SAFETY: the arguments are laid out as the kernel's file says, and the memory they
-        // point to lives as long as the case.
+        // SAFETY: the arguments are laid out as the kernel's file declares them, and the memory
+        // that they point to lives as long as the case.
         unsafe { self.function.launch(self.grid, stream, &mut self.arguments) }
     }
 
@@ -60,7 +60,7 @@ impl BoundLaunch {
     }
 }
 
-/// Bytes of device memory that a case takes: tensors, statistics and workspace.
+/// Bytes of device memory for a case: tensors, statistics and workspace.
 pub fn bytes(problem: &Attention, plan: &Plan) -> u64 {
     let there = Pointer::ALL
         .into_iter()
@@ -71,10 +71,10 @@ pub fn bytes(problem: &Attention, plan: &Plan) -> u64 {
 }
 
 impl CudaCase {
-    /// Allocates; the inputs are still to be written.
+    /// Allocates the memory of a case. Its inputs are not written yet.
     ///
     /// # Errors
-    /// When memory is short.
+    /// Not enough memory.
     pub fn new(
         device: &CudaDevice,
         problem: &Attention,
@@ -102,12 +102,12 @@ impl CudaCase {
         })
     }
 
-    /// The first call, on poisoned results: compiling and loading what is not there yet,
-    /// then launching, until the device is done. For a gradient alone, the forward pass
-    /// before it is not timed. Returns its time.
+    /// Makes the first call, on poisoned results, and returns its time: compiling and loading
+    /// missing code, launching, and waiting for the device. If only a gradient is computed, the
+    /// forward pass before it is not timed.
     ///
     /// # Errors
-    /// A kernel that cannot be made or launched, or fails.
+    /// A kernel cannot be compiled or launched, or fails.
     pub fn first_call(&mut self, device: &mut CudaDevice) -> Result<Nanoseconds, CudaError> {
         let written = self
             .memory
@@ -138,7 +138,7 @@ impl CudaCase {
         let bind = |step: &PlannedLaunch| {
             let function = device.function(step)?;
             let arguments = self.arguments(&step.arguments)?;
-            // Our own are held to their files by tests.
+            // Tests check the arguments of regatta's own kernels against their files.
             if step.file.is_none() {
                 let listed = step.arguments.iter().copied();
                 let listed = listed.zip(arguments.sizes.iter().copied());
@@ -178,7 +178,7 @@ impl CudaCase {
         Ok(list)
     }
 
-    /// Queues the forward that comes before a gradient which is timed alone.
+    /// Queues the forward pass that precedes a gradient which is timed alone.
     ///
     /// # Errors
     /// As [`call`](CudaCase::call).
@@ -189,7 +189,7 @@ impl CudaCase {
     /// Queues the launches of one call.
     ///
     /// # Errors
-    /// A launch that the driver refuses. What fails on the device shows later.
+    /// The driver refuses a launch. A failure on the device is reported later.
     pub fn call(&mut self) -> Result<(), CudaError> {
         if self.problem.direction.has_forward() {
             run(&mut self.forward, self.stream)?;
@@ -217,7 +217,7 @@ impl CudaCase {
         }
     }
 
-    /// A hash over the machine code of every file launched from, in the order of names.
+    /// A hash over the machine code of all files that launches use, sorted by name.
     fn code(&self) -> String {
         let launches = self.forward.iter().chain(&self.backward);
         let images: BTreeSet<u32> = launches.map(|launch| launch.function.code).collect();
@@ -225,7 +225,7 @@ impl CudaCase {
         images.join("-")
     }
 
-    /// Bytes of device memory that it holds.
+    /// Bytes of device memory that the case has allocated.
     pub fn held_bytes(&self) -> u64 {
         let memory = self.memory.iter();
         memory.map(|(_, memory)| memory.bytes as u64).sum()

@@ -1,8 +1,7 @@
 //! Inputs, the float64 reference and the comparison, on the device.
 //!
-//! `inputs.cu` makes what `attention::inputs` makes, `reference.cu` is
-//! `attention::reference` in another place; the harness recomputes small problems and
-//! single elements by itself.
+//! `inputs.cu` computes the same as `attention::inputs`, and `reference.cu` the same as
+//! `attention::reference`. The harness recomputes small problems and single elements itself.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +20,10 @@ use regatta_worker::inputs::{drawn, probe_indices};
 use regatta_worker::protocol::{Checked, PROBES, TensorError};
 use regatta_worker::tolerance::ErrorSums;
 
-/// Blocks of `difference`, which share a tensor's elements.
+/// Blocks of `difference`, among which a tensor's elements are divided.
 const BLOCKS: u32 = 1024;
 
-/// The output of `difference` in `reference.cu`: four doubles a block.
+/// Bytes of the output of `difference` in `reference.cu`: four doubles for each block.
 const PARTIALS_BYTES: u64 = BLOCKS as u64 * 4 * 8;
 
 /// A result of a case, or a part of it.
@@ -32,12 +31,12 @@ const PARTIALS_BYTES: u64 = BLOCKS as u64 * 4 * 8;
 struct ResultTensor {
     of: Pointer,
     tensor: DeviceTensor,
-    /// Logically `[batch, seq, heads, dim]`.
+    /// The logical shape `[batch, seq, heads, dim]`.
     shape: [u32; 4],
 }
 
 impl ResultTensor {
-    /// The part of it that a view has.
+    /// The part of it that belongs to `view`.
     fn part(&self, p: &Attention, view: View) -> ResultTensor {
         ResultTensor {
             of: self.of,
@@ -70,7 +69,7 @@ struct DifferenceArgument {
 /// Writes the inputs of a case.
 ///
 /// # Errors
-/// The driver's, or the compiler's.
+/// An error of the driver or the compiler.
 pub fn write_inputs(device: &mut CudaDevice, case: &CudaCase, seed: u64) -> Result<(), CudaError> {
     let (p, figures) = (case.problem.clone(), case.figures);
     for (tensor, of) in [
@@ -108,17 +107,17 @@ fn results(case: &CudaCase) -> Vec<ResultTensor> {
     results.into_iter().filter(wanted).map(result).collect()
 }
 
-/// The distance of each result from the reference, and single elements for the harness's own check.
+/// The error of each result, and single elements for the harness's own check.
 pub type ComparedResults = (
     BTreeMap<String, TensorError>,
     BTreeMap<String, Vec<Option<f64>>>,
 );
 
-/// Compares every result of a case with the reference, as far as that goes. The whole of
-/// each is looked at for elements that are not finite.
+/// Compares every result of a case with the reference, in the planes that the reference has. All
+/// elements of each result are checked for being finite.
 ///
 /// # Errors
-/// The driver's.
+/// The driver's error.
 pub fn compare(
     device: &mut CudaDevice,
     case: &CudaCase,
@@ -145,10 +144,10 @@ pub fn compare(
     Ok((errors, probes))
 }
 
-/// A timed call that is checked beside the last one: a plane of its results, copied once the call
-/// had ended.
+/// A timed call that is checked in addition to the last one. Has a plane of its results, copied
+/// after the call.
 pub struct CopiedCall {
-    /// Counted from 1.
+    /// The number of the call, from 1.
     number: u32,
     /// The seed of its inputs.
     pub seed: u64,
@@ -158,10 +157,10 @@ pub struct CopiedCall {
 }
 
 impl CopiedCall {
-    /// Copies the plane that `draw` chooses for the call of this number, which was the last one.
+    /// Copies the plane that `draw` chooses for call `number`, which was the last call.
     ///
     /// # Errors
-    /// Short memory, the driver's.
+    /// Not enough memory, or the driver's error.
     pub fn copy(
         device: &CudaDevice,
         case: &CudaCase,
@@ -194,10 +193,10 @@ impl CopiedCall {
         })
     }
 
-    /// Compares the plane with a reference of it, and puts its errors in the place of smaller ones.
+    /// Compares the plane with a reference of it. Replaces errors in `checked` that are smaller.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn check(
         &self,
         device: &mut CudaDevice,
@@ -217,8 +216,8 @@ impl CopiedCall {
     }
 }
 
-/// Parts of a plane without a gap: bytes of each, how many there are, and bytes from one start to
-/// the next.
+/// The contiguous parts of a plane: bytes of each, their number, and bytes from one start to the
+/// next.
 fn runs(plane: &ResultTensor, p: &Attention) -> [u64; 3] {
     let [_, seq, heads, dim] = plane.shape.map(u64::from);
     let (length, count, step) = match p.layout {
@@ -243,7 +242,7 @@ fn difference(
         partials: partials.pointer,
         shape: result.shape.map(|n| n as i32),
     };
-    // A comparison that did not happen must not look like one that found nothing.
+    // Without this, a comparison that did not run would look like one without differences.
     partials.fill(NAN_IN_EVERY_TYPE, device.stream)?;
     launch(device, "difference", problem, difference, None)?;
     device.synchronise()?;
@@ -251,8 +250,8 @@ fn difference(
     Ok(added(&partials, elements(result)))
 }
 
-/// Returns true if all of a result is finite, by comparisons of an eighth of it at a time with
-/// zeros: they count what is not finite.
+/// True if all elements of a result are finite. Compares an eighth of it at a time with zeros,
+/// which counts the elements that are not finite.
 fn all_finite(
     device: &mut CudaDevice,
     p: &Attention,
@@ -274,7 +273,7 @@ fn all_finite(
     Ok(true)
 }
 
-/// Bytes that looking for elements that are not finite takes.
+/// Bytes of memory for the check for elements that are not finite.
 pub fn finite_bytes(p: &Attention) -> u64 {
     let small = View::eighths(p).into_iter().map(|view| {
         let small = view.problem(p);
@@ -291,8 +290,8 @@ fn elements(result: &ResultTensor) -> u64 {
     result.shape.iter().map(|&n| u64::from(n)).product()
 }
 
-/// The partial sums that `difference` left, added up: squared differences, squared
-/// references, largest difference, elements that are not finite.
+/// Adds up the partial sums of `difference`: squared differences, squared references, largest
+/// difference, elements that are not finite.
 fn added(partials: &[f64], elements: u64) -> ErrorSums {
     let (mut squares, mut norm, mut largest, mut wrong) = (0.0, 0.0, 0.0f64, 0.0);
     for part in partials.chunks_exact(4) {
@@ -306,12 +305,12 @@ fn added(partials: &[f64], elements: u64) -> ErrorSums {
         squares,
         norm,
         largest,
-        // A sum that never happened is NaN, and no sign that all is well.
+        // A comparison that did not run gives NaN, which does not count as finite.
         finite: wrong == 0.0,
     }
 }
 
-/// Single elements of a result, read one by one: there are few.
+/// Reads single elements of a result one by one, since there are few.
 fn probe_elements(
     result: &ResultTensor,
     dtype: Dtype,
@@ -339,7 +338,7 @@ fn probe_elements(
 fn element(at: u64, dtype: Dtype) -> Result<f64, CudaError> {
     let mut bytes = [0u8; 4];
     let wanted = &mut bytes[..dtype.bytes() as usize];
-    // SAFETY: an element of a live tensor, at its own offset.
+    // SAFETY: reads an element of a live tensor, at its own offset.
     let read = unsafe { result::memcpy_dtoh_sync(wanted, at) };
     checked("cuMemcpyDtoH", read)?;
     let half = u16::from_ne_bytes([bytes[0], bytes[1]]);
@@ -419,7 +418,7 @@ mod tests {
         assert_eq!(error.max_abs, Some(0.5));
         let lost = added(&[3.0, 30.0, 0.5, 1.0], 4);
         assert!(!lost.finite);
-        // A comparison that did not happen.
+        // A comparison that did not run.
         assert!(!added(&[f64::NAN; 4], 4).finite);
     }
 }

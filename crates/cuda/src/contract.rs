@@ -1,7 +1,7 @@
-//! Launch contracts: how the kernels of a CUDA file are launched for a problem, in formulas.
+//! Launch contracts: the launches of a CUDA file's kernels for a problem, in formulas.
 //!
-//! That of regatta's own kernels is `kernels/contracts.toml`; somebody's `attention.cu` has
-//! `attention.toml` beside it, as docs/CUDA.md describes it.
+//! Regatta's own kernels have `kernels/contracts.toml`. A user's `attention.cu` has
+//! `attention.toml` beside it, which docs/CUDA.md describes.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -21,55 +21,55 @@ use regatta_worker::case::{Dtype, is_name, parameter_name};
 use regatta_worker::operator::Direction;
 use regatta_worker::serve::Refusal;
 
-/// The file.
+/// A contract file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Contract {
-    /// Options for the compiler, beside regatta's own.
+    /// Compiler options, in addition to regatta's own.
     #[serde(default)]
     pub options: Vec<String>,
     /// The variants of the CUDA file, by name.
     pub variants: BTreeMap<String, ContractVariant>,
-    /// Launches that check results; regatta's own alone.
+    /// Launches that check results; only in regatta's own contract.
     #[serde(default)]
     pub checks: BTreeMap<String, ContractLaunch>,
 }
 
-/// Whole numbers by name: parameters, and figures of a tile.
+/// Whole numbers by name: parameters, and numbers of a tile.
 pub type Numbers = BTreeMap<String, i64>;
 
-/// `[variants.NAME]`: what a variant takes, and what it launches.
+/// `[variants.NAME]`: what a variant supports, and its launches.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ContractVariant {
-    /// A summary in one line.
+    /// A description in one line.
     #[serde(default)]
     pub summary: String,
-    /// Storage types it takes.
+    /// The storage types that it supports.
     pub dtypes: Vec<Dtype>,
-    /// Directions it runs; by default all, and forward alone where `backward` is empty.
+    /// The directions that it supports. By default all; only forward if `backward` is empty.
     #[serde(default)]
     pub directions: Vec<Direction>,
-    /// Layouts it takes; by default bshd.
+    /// The layouts that it supports; by default bshd.
     #[serde(default = "bshd")]
     pub layouts: Vec<Layout>,
-    /// Names of masks it takes, or [`ANY`]; by default full.
+    /// Names of the masks that it supports, or [`ANY`]; by default full.
     #[serde(default = "full")]
     pub masks: Vec<String>,
-    /// Conditions on figures of the problem, such as `head_dim % 8 == 0`; else the case is
-    /// unsupported.
+    /// Conditions on numbers of the problem, such as `head_dim % 8 == 0`. A case that does not meet
+    /// them is unsupported.
     #[serde(default)]
     pub requires: Vec<Expression>,
-    /// Whole numbers that a case may set, and what each is by default.
+    /// Whole numbers that a case may set, with their defaults.
     #[serde(default)]
     pub parameters: BTreeMap<String, Expression>,
-    /// The least and the most that a parameter becomes, whatever is asked for.
+    /// The range that a parameter is clamped to, whatever value is set.
     #[serde(default)]
     pub clamped: BTreeMap<String, [Expression; 2]>,
-    /// Bytes of device memory beside the tensors.
+    /// Bytes of device memory in addition to the tensors.
     #[serde(default = "zero")]
     pub workspace_bytes: Expression,
-    /// True when that holds the whole score matrix.
+    /// True if the workspace contains the whole score matrix.
     #[serde(default)]
     pub stores_scores: bool,
     /// Launches of the forward pass, in order.
@@ -83,19 +83,20 @@ pub struct ContractVariant {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ContractLaunch {
-    /// The kernel file, without its ending; regatta's own alone.
+    /// The kernel file, without its extension; only in regatta's own contract.
     pub file: Option<String>,
-    /// The entry point, `extern "C"`; `{dtype}`, `{head_dim}`, parameters and figures of the tile
-    /// are put in.
+    /// The entry point, which is `extern "C"`. `{dtype}`, `{head_dim}`, parameters and numbers of
+    /// the tile are replaced by their values.
     pub entry: String,
-    /// Storage types that it is launched for; empty: all of the variant.
+    /// Storage types for which it is launched. If empty, all types of the variant.
     #[serde(default)]
     pub dtypes: Vec<Dtype>,
-    /// Figures of the sizes that it is compiled in. Of those with the smallest `head_dim` that
-    /// holds the problem's, the first that has the values of the parameters is launched.
+    /// Numbers of the sizes that the kernel is compiled for. Among those with the smallest
+    /// `head_dim` that fits the problem's, the first one that matches the values of parameters is
+    /// launched.
     #[serde(default)]
     pub tiles: Vec<Numbers>,
-    /// The arguments in order: tensors, `problem`, `scale`, or formulas with a type before them.
+    /// The arguments in order: tensors, `problem`, `scale`, or formulas after a type.
     pub arguments: Vec<String>,
     /// Blocks in x, y, z.
     pub grid: Extents,
@@ -106,7 +107,7 @@ pub struct ContractLaunch {
     pub shared_bytes: Expression,
 }
 
-/// Extents in x, y and z, of which those that are not written are 1.
+/// Extents in x, y and z. Missing ones are 1.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(
     untagged,
@@ -142,7 +143,7 @@ impl Extents {
                 value @ ..=0 => {
                     return Err(format!("`{formula}` is {value}; it must be 1 or more"));
                 }
-                // A size beyond 32 bits is beyond every device.
+                // A value beyond 32 bits exceeds the limits of every device.
                 value => u32::try_from(value).unwrap_or(u32::MAX),
             };
         }
@@ -162,28 +163,28 @@ fn zero() -> Expression {
     Expression::Number(0)
 }
 
-/// The word of `masks` for a kernel that takes every mask.
+/// The word of `masks` for a kernel that supports every mask.
 pub const ANY: &str = "any";
 
 /// The contract of the kernels in the binary.
 pub fn ours() -> &'static Contract {
     static READ: LazyLock<Contract> = LazyLock::new(|| {
-        // A file of the binary: the tests read it before anybody else does.
+        // This text is part of the binary, so tests find an error in it before users do.
         let read = toml::from_str(include_str!("../../../kernels/contracts.toml"));
         read.unwrap_or_else(|error| panic!("kernels/contracts.toml: {error}"))
     });
     &READ
 }
 
-/// The block shape of an entry point of an embedded kernel file, by the names of both;
-/// `None` for an entry point that no contract has.
+/// The block shape of an entry point of an embedded kernel file, by file and name; `None` if no
+/// contract has it.
 pub fn block(file: &str, entry: &str) -> Option<BlockShape> {
     static BLOCKS: LazyLock<BTreeMap<(&str, String), BlockShape>> =
         LazyLock::new(|| entries().collect());
     BLOCKS.get(&(file, entry.to_owned())).copied()
 }
 
-/// Every entry point of the binary: its kernel file, its name, and how its blocks are launched.
+/// Every entry point of the binary: its kernel file, its name, and the shape of its blocks.
 pub fn entries() -> impl Iterator<Item = ((&'static str, String), BlockShape)> {
     let variants = ours().variants.values();
     let launched = variants.flat_map(|variant| {
@@ -206,7 +207,7 @@ pub fn entries() -> impl Iterator<Item = ((&'static str, String), BlockShape)> {
     })
 }
 
-/// Puts the key before what is wrong with it.
+/// Puts the key in front of an error.
 pub fn at<E: Display>(key: &str) -> impl Fn(E) -> String {
     move |why| format!("{key}: {why}")
 }
@@ -214,7 +215,7 @@ pub fn at<E: Display>(key: &str) -> impl Fn(E) -> String {
 /// Reads a contract.
 ///
 /// # Errors
-/// A file that cannot be read, or what is wrong in it, by file and key.
+/// The file cannot be read, or has a fault, which is given with file and key.
 pub fn read(path: &Path) -> Result<Contract, String> {
     let shown = path.display();
     let text = input::text(path, input::WRITTEN_BY_HAND).map_err(|error| {
@@ -226,7 +227,7 @@ pub fn read(path: &Path) -> Result<Contract, String> {
     parse(&text).map_err(|why| format!("{shown}: {why}"))
 }
 
-/// Reads a contract's text.
+/// Parses a contract.
 ///
 /// # Errors
 /// As [`read`].
@@ -260,7 +261,7 @@ pub fn parse(text: &str) -> Result<Contract, String> {
     Ok(contract)
 }
 
-/// True for a suite: who measures `attention.cu` would call it `attention.toml`.
+/// True for a suite. A user who measures `attention.cu` may well name the suite `attention.toml`.
 fn is_suite(text: &str) -> bool {
     let table = text.parse::<toml::Table>();
     table.is_ok_and(|table| table.contains_key("sweep") || table.contains_key("workers"))
@@ -306,7 +307,7 @@ impl ContractVariant {
         for mask in self.masks.iter().filter(|mask| *mask != ANY) {
             Mask::parse(mask, true).map_err(at("masks"))?;
         }
-        // A formula without a value for the example may have one for another problem.
+        // A formula may have no value for the example, and one for another problem.
         let values = self.parameters.iter();
         let values = values.map(|(name, value)| (name.clone(), value.value(&empty).unwrap_or(1)));
         let values: Numbers = values.collect();
@@ -325,10 +326,10 @@ impl ContractVariant {
         Ok(())
     }
 
-    /// The value that each parameter gets for a problem; `asked` holds those that are set.
+    /// The value of each parameter for a problem. `asked` returns the values that are set.
     ///
     /// # Errors
-    /// A formula without a value.
+    /// A formula has no value.
     pub fn effective(
         &self,
         asked: impl Fn(&str) -> Option<i64>,
@@ -351,7 +352,7 @@ impl ContractVariant {
 }
 
 impl ContractLaunch {
-    /// The tiles that it is compiled in; one without figures where none are listed.
+    /// The tiles for which it is compiled; a single empty one if none are listed.
     fn each_tile(&self) -> impl Iterator<Item = Numbers> {
         let untiled = self.tiles.is_empty().then(Numbers::new);
         self.tiles.iter().cloned().chain(untiled)
@@ -383,10 +384,10 @@ impl ContractLaunch {
         Ok(())
     }
 
-    /// The figures of the tile for a problem, beside those of the parameters.
+    /// The numbers of the tile that fits a problem, together with the parameters.
     ///
     /// # Errors
-    /// The size that it is compiled for.
+    /// The largest size for which it is compiled.
     fn with_tile(&self, problem: &Attention, parameters: &Numbers) -> Result<Numbers, String> {
         let widest = i64::from(problem.head_dim.max(problem.head_dim_v));
         let dims = self.tiles.iter().filter_map(|tile| tile.get("head_dim"));
@@ -420,8 +421,8 @@ impl ContractLaunch {
     /// The launch for a problem.
     ///
     /// # Errors
-    /// `Unsupported` is a problem beyond its tiles or beyond every grid; `Failed` a formula
-    /// without a value, by its key.
+    /// `Unsupported` for a problem that exceeds its tiles or every grid. `Failed` for a formula
+    /// without a value, with its key.
     pub fn planned(
         &self,
         problem: &Attention,
@@ -456,10 +457,10 @@ impl ContractLaunch {
         })
     }
 
-    /// The entry point's name, with `{dtype}` and figures put in.
+    /// The entry point's name, with `{dtype}` and numbers replaced by their values.
     ///
     /// # Errors
-    /// Braces around something else.
+    /// Braces contain another name.
     fn entry_name(&self, dtype: Dtype, figures: &Figures) -> Result<String, String> {
         let entry = &self.entry;
         let mut name = String::new();
@@ -516,7 +517,8 @@ mod tests {
         assert!(variant.backward.is_empty());
     }
 
-    /// A text, its replacement, with `|` for a line's end, and words of the error it makes.
+    /// A text in the contract, its replacement (`|` stands for a line's end), and part of the
+    /// resulting error.
     const WRONG: &str = r#"
         ["f32"] => [] => [variants.attention] dtypes: there is nothing
         seq_k <= 12288 => seq_k < many => requires: `seq_k < many`: unknown name `many`

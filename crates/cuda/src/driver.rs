@@ -1,4 +1,4 @@
-//! The CUDA driver as this worker uses it: one device, one stream, code and memory for them, and
+//! The worker's use of the CUDA driver: one device, one stream, code and memory for them, and
 //! launches that are not timed.
 
 use std::collections::HashMap;
@@ -17,10 +17,10 @@ use crate::kernels::arch::Arch;
 use crate::kernels::compile::{self, Compiler, Image};
 use crate::kernels::source::KernelSource;
 
-/// Device 0 as CUDA counts, in its primary context, and one stream.
+/// CUDA's device 0 in its primary context, with one stream.
 pub struct CudaDevice {
     device: sys::CUdevice,
-    /// Everything runs on it.
+    /// The stream of all work.
     pub stream: sys::CUstream,
     arch: Arch,
     compiler: Compiler,
@@ -32,7 +32,7 @@ pub struct CudaDevice {
     modules: HashMap<Option<String>, LoadedModule>,
 }
 
-/// The code of a file, loaded.
+/// A kernel file's code, loaded.
 struct LoadedModule {
     handle: sys::CUmodule,
     /// CRC-32 of its cubin.
@@ -41,21 +41,22 @@ struct LoadedModule {
     entries: Vec<String>,
 }
 
-/// An entry point, loaded.
+/// A loaded entry point.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadedKernel {
     pub(super) handle: sys::CUfunction,
     /// The shape of its blocks.
     pub shape: BlockShape,
-    /// Registers of a thread.
+    /// Registers of each thread.
     pub registers: u32,
     /// Static shared memory of a block in bytes.
     pub static_shared_bytes: u32,
-    /// Local memory of a thread in bytes: spills, and arrays that are indexed.
+    /// Local memory of each thread in bytes: spilled registers, and arrays that are indexed
+    /// dynamically.
     pub local_bytes: u32,
-    /// Blocks that one multiprocessor holds at once.
+    /// The number of blocks that one multiprocessor holds at the same time.
     pub blocks_per_sm: u32,
-    /// CRC-32 of the cubin that it comes from.
+    /// CRC-32 of its cubin.
     pub code: u32,
 }
 
@@ -66,10 +67,11 @@ impl LoadedKernel {
     /// Queues a launch.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     ///
     /// # Safety
-    /// The arguments are laid out as the kernel's file says; what they point to is alive.
+    /// The arguments are laid out as the kernel's file declares them, and the memory that they
+    /// point to is alive.
     pub unsafe fn launch(
         &self,
         [x, y, z]: [u32; 3],
@@ -96,9 +98,9 @@ impl CudaDevice {
     /// Opens the device, for kernels of the binary or of a file.
     ///
     /// # Errors
-    /// No driver, no device, or one that does not answer.
+    /// The machine has no driver or no device, or the device does not answer.
     pub fn open(compiler: Compiler, own: Option<KernelSource>) -> Result<CudaDevice, CudaError> {
-        // Asked first: without a driver every other function of cudarc panics.
+        // Checked first, because without a driver every other function of cudarc panics.
         // SAFETY: only opens a library, as every CUDA program does.
         if !unsafe { sys::is_culib_present() } {
             return Err(CudaError::Unavailable(NO_DRIVER.to_owned()));
@@ -141,10 +143,10 @@ impl CudaDevice {
         })
     }
 
-    /// All of its memory, in bytes.
+    /// The device's total memory in bytes.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn memory_bytes(&self) -> Result<u64, CudaError> {
         // SAFETY: the device is the driver's own.
         let bytes = unsafe { result::device::total_mem(self.device) };
@@ -154,16 +156,16 @@ impl CudaDevice {
     /// The free memory in bytes.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn free_bytes(&self) -> Result<u64, CudaError> {
         let (free, _) = checked("cuMemGetInfo", result::mem_get_info())?;
         Ok(free as u64)
     }
 
-    /// The version of CUDA that the driver speaks: `13.0`.
+    /// The version of CUDA that the driver supports: `13.0`.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn cuda_version(&self) -> Result<String, CudaError> {
         let mut version: c_int = 0;
         // SAFETY: writes one integer.
@@ -175,17 +177,17 @@ impl CudaDevice {
     /// Waits until the stream is done.
     ///
     /// # Errors
-    /// The failure of the work on it: a kernel's fault shows here.
+    /// Earlier work on the stream failed: a kernel's fault is reported here.
     pub fn synchronise(&self) -> Result<(), CudaError> {
         // SAFETY: the stream is ours and open.
         let done = unsafe { result::stream::synchronize(self.stream) };
         checked("cuStreamSynchronize", done)
     }
 
-    /// Memory for `bytes` bytes, of any content.
+    /// Allocates `bytes` bytes, uninitialised.
     ///
     /// # Errors
-    /// When there is not enough.
+    /// Not enough memory is free, or the driver's error.
     pub fn allocate(&self, bytes: u64) -> Result<Memory, CudaError> {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).max(16);
         // SAFETY: the memory is freed once, by its owner.
@@ -202,10 +204,10 @@ impl CudaDevice {
         }
     }
 
-    /// An entry point of a kernel file, compiled and loaded when first asked for.
+    /// Returns an entry point of a kernel file. Compiles and loads it on first use.
     ///
     /// # Errors
-    /// No compiler, a kernel that does not compile, or one that this device refuses.
+    /// The compiler is missing, the kernel does not compile, or this device refuses it.
     pub fn function(&mut self, launch: &PlannedLaunch) -> Result<LoadedKernel, CudaError> {
         let (entry, shape) = (launch.entry.as_str(), launch.shape);
         let key = (launch.file.clone(), entry.to_owned(), shape);
@@ -232,8 +234,8 @@ impl CudaDevice {
         Ok(function)
     }
 
-    /// The compiler's name and version, by which cases are distinguished: `nvrtc 13.0`; `none` without a
-    /// compiler, and then each case gives the reason.
+    /// The compiler's name and version, by which cases are distinguished: `nvrtc 13.0`. `none`
+    /// without a compiler; each case then reports the reason.
     pub fn compiler_version(&self) -> String {
         let image = compile::compiled("inputs", self.arch, self.compiler);
         image.map_or_else(|_| "none".to_owned(), |image| image.compiler)
@@ -249,11 +251,11 @@ impl CudaDevice {
         })
     }
 
-    /// The module of a file, loaded when first asked for.
+    /// The module of a file, loaded on first use.
     fn module(&mut self, file: &Option<String>) -> Result<&LoadedModule, CudaError> {
         if !self.modules.contains_key(file) {
             let image = self.image(file.as_deref())?;
-            // SAFETY: a whole cubin, as the compiler wrote it.
+            // SAFETY: the cubin is complete, as the compiler wrote it.
             let handle = unsafe { result::module::load_data(image.cubin.as_ptr().cast()) };
             let resources = image.resources.iter();
             let module = LoadedModule {
@@ -279,7 +281,7 @@ fn no_entry(entry: &str, entries: &[String]) -> CudaError {
 /// An attribute of a device.
 ///
 /// # Errors
-/// The driver's.
+/// The driver's error.
 pub fn attribute_of(
     device: sys::CUdevice,
     attribute: CUdevice_attribute,
@@ -289,7 +291,7 @@ pub fn attribute_of(
     Ok(checked("cuDeviceGetAttribute", value)?.unsigned_abs())
 }
 
-/// Allows the block its shared memory, and reads what the code needs.
+/// Reserves the block's shared memory, and reads the code's resources.
 ///
 /// # Safety
 /// The function is loaded.
@@ -299,13 +301,13 @@ unsafe fn loaded(
     code: u32,
 ) -> Result<LoadedKernel, CudaError> {
     use CUfunction_attribute as A;
-    // SAFETY: as demanded.
+    // SAFETY: required of the caller.
     unsafe {
         let attribute = |attribute| {
             let value = result::function::get_function_attribute(handle, attribute);
             Ok::<u32, CudaError>(checked("cuFuncGetAttribute", value)?.unsigned_abs())
         };
-        // Raised, never lowered: another launch of the same code may have more.
+        // Only raised, because another launch of the same code may need more.
         let most = A::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         if attribute(most)? < shape.shared_bytes {
             let bytes = shape.shared_bytes as c_int;
@@ -330,50 +332,50 @@ unsafe fn loaded(
     }
 }
 
-/// A byte that makes a NaN of every storage type, written everywhere.
+/// Memory that is filled with this byte has a NaN in every element, for every storage type.
 pub const NAN_IN_EVERY_TYPE: u8 = 0xFF;
 
 /// Device memory, freed when dropped.
 #[derive(Debug)]
 pub struct Memory {
-    /// The start, as kernels get it.
+    /// The address that kernels get.
     pub pointer: sys::CUdeviceptr,
     /// The size in bytes.
     pub bytes: usize,
 }
 
 impl Memory {
-    /// Writes one byte everywhere.
+    /// Writes `byte` to all of the memory.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn fill(&mut self, byte: u8, stream: sys::CUstream) -> Result<(), CudaError> {
-        // SAFETY: the memory is ours and this large.
+        // SAFETY: this memory is live and has this size.
         let filled = unsafe { result::memset_d8_async(self.pointer, byte, self.bytes, stream) };
         checked("cuMemsetD8Async", filled)
     }
 
-    /// Copies the first elements to the host, once the stream is done.
+    /// Waits for the stream, and copies the first `count` elements to the host.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn read<T: Copy + Default>(&self, count: usize) -> Result<Vec<T>, CudaError> {
         let mut values = vec![T::default(); count];
         let size = size_of_val(values.as_slice());
         assert!(size <= self.bytes, "reads beyond device memory");
-        // SAFETY: inside the memory, as just checked; any bits are a T for the number
-        // types this is used with.
+        // SAFETY: inside of the memory, as just checked. Any bits are a valid T for the number
+        // types used here.
         let read = unsafe { result::memcpy_dtoh_sync(&mut values, self.pointer) };
         checked("cuMemcpyDtoH", read)?;
         Ok(values)
     }
 }
 
-/// Queues a copy of `count` runs of `bytes` bytes, which start `pitch` bytes apart, to lie one
-/// behind the other.
+/// Queues a copy of `count` runs of `bytes` bytes, which start `pitch` bytes apart. The copies are
+/// contiguous.
 ///
 /// # Errors
-/// The driver's.
+/// The driver's error.
 pub fn copy_runs(
     stream: sys::CUstream,
     (from, to): (sys::CUdeviceptr, sys::CUdeviceptr),
@@ -399,37 +401,37 @@ pub fn copy_runs(
         WidthInBytes: bytes as usize,
         Height: count as usize,
     };
-    // SAFETY: both places are live memory of the device and have as many bytes.
+    // SAFETY: source and destination are live device memory of at least this size.
     let queued = unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, stream) };
     checked("cuMemcpy2DAsync", queued.result())
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: ours, freed once. After a fault this fails, and nothing can be done about it.
+        // SAFETY: freed only here. It fails after a fault of the device, which cannot be handled.
         let _ = unsafe { result::free_sync(self.pointer) };
     }
 }
 
-/// Launches as a CUDA graph, to be made again.
+/// Launches as a CUDA graph, which can be replayed.
 pub struct Graph(sys::CUgraphExec);
 
 impl Graph {
-    /// Captures what `call` queues on a stream, which is not done meanwhile.
+    /// Captures the work that `call` queues on a stream. It does not run.
     ///
     /// # Errors
-    /// The call's, or the driver's: the call does what a graph cannot hold.
+    /// An error of the call, or of the driver: a graph cannot contain the call's work.
     pub fn capture(
         stream: sys::CUstream,
         call: impl FnOnce() -> Result<(), CudaError>,
     ) -> Result<Graph, CudaError> {
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        // SAFETY: the stream is live, and the graph is destroyed once, after its use.
+        // SAFETY: the stream is live. The graph is destroyed once, after its last use.
         unsafe {
             let begun = result::stream::begin_capture(stream, mode);
             checked("cuStreamBeginCapture", begun)?;
             let called = call();
-            // Also after a failure: a stream left capturing is of no use to anyone.
+            // Ended even after a failure, because a stream cannot be used while it captures.
             let graph = result::stream::end_capture(stream);
             called?;
             let graph = checked("cuStreamEndCapture", graph)?;
@@ -439,12 +441,12 @@ impl Graph {
         }
     }
 
-    /// Queues everything that it holds.
+    /// Queues a replay of the graph.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn launch(&self, stream: sys::CUstream) -> Result<(), CudaError> {
-        // SAFETY: it is instantiated, and the stream live.
+        // SAFETY: the graph is instantiated, and the stream is live.
         let queued = unsafe { result::graph::launch(self.0, stream) };
         checked("cuGraphLaunch", queued)
     }
@@ -452,7 +454,8 @@ impl Graph {
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        // SAFETY: ours; the driver lets running replays end first. A failure cannot be reported from here.
+        // SAFETY: destroyed only here; the driver lets running replays finish. A failure cannot be
+        // reported from here.
         let _ = unsafe { result::graph::exec_destroy(self.0) };
     }
 }
@@ -460,7 +463,7 @@ impl Drop for Graph {
 /// Launches a kernel of the checks, by its name in the contract.
 ///
 /// # Errors
-/// The driver's, or the compiler's.
+/// An error of the driver or the compiler.
 pub fn launch<T: Copy + 'static>(
     device: &mut CudaDevice,
     check: &str,
@@ -477,7 +480,7 @@ pub fn launch<T: Copy + 'static>(
     if let Some(results) = second {
         arguments = arguments.push(results);
     }
-    // SAFETY: the arguments are laid out as the kernel's file says, and the driver copies
-    // them before it returns; the memory they point to is alive until the next wait.
+    // SAFETY: the arguments are laid out as the kernel's file declares them, and the driver copies
+    // them before it returns. The memory that they point to lives until the next wait.
     unsafe { function.launch(planned.grid, device.stream, &mut arguments) }
 }

@@ -10,19 +10,19 @@ use crate::kernels::compile::BuildError;
 /// The reason why a case cannot run.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CudaError {
-    /// The driver failed, or the clock.
+    /// An error of the driver or the clock.
     #[error(transparent)]
     Probe(#[from] regatta_probe::Error),
-    /// The machine has no device, no compiler, or too little memory.
+    /// The machine lacks a device, a compiler or memory.
     #[error("{0}")]
     Unavailable(String),
-    /// A kernel could not be made, or anything else.
+    /// A kernel could not be compiled, or another error.
     #[error("{0}")]
     Other(String),
 }
 
 impl CudaError {
-    /// As the clock has errors, for a call that it makes.
+    /// Converts the error for the clock, as an error of the call that it times.
     pub fn into_probe(self) -> regatta_probe::Error {
         match self {
             CudaError::Probe(error) => error,
@@ -30,11 +30,11 @@ impl CudaError {
         }
     }
 
-    /// True when the context is gone for good: every later call in this process fails
-    /// with the same error, and only a new process works.
+    /// True if the context is lost: every later call in this process fails with the same error, and
+    /// only a new process works.
     ///
-    /// The CUDA driver's reference says so of each of these codes ("the context cannot
-    /// be used anymore"), and of an uncorrectable memory error.
+    /// The CUDA driver's reference says so for each of these codes ("the context cannot be used
+    /// anymore"), and for an uncorrectable memory error.
     pub fn is_lost(&self) -> bool {
         use CUresult as R;
         let lost = [
@@ -69,7 +69,7 @@ impl From<BuildError> for CudaError {
     }
 }
 
-/// A refusal of another part of a worker.
+/// Converts a refusal of another part of a worker.
 impl From<Refusal> for CudaError {
     fn from(refusal: Refusal) -> CudaError {
         match refusal {
@@ -79,7 +79,7 @@ impl From<Refusal> for CudaError {
     }
 }
 
-/// A failure as the protocol has it: one that only a new process gets over is `Lost`.
+/// Converts an error for the protocol. One that only a new process resolves is `Lost`.
 impl From<CudaError> for Refusal {
     fn from(error: CudaError) -> Refusal {
         match error {
@@ -90,13 +90,13 @@ impl From<CudaError> for Refusal {
     }
 }
 
-/// Names the driver function whose result this is.
+/// Adds the name of the driver function to its error.
 pub fn checked<T>(function: &'static str, result: Result<T, DriverError>) -> Result<T, CudaError> {
     result.map_err(|error| {
         CudaError::Probe(regatta_probe::Error::Cuda {
             function,
             code: error.0 as i32,
-            // The error's own Display opens the driver a second time; see cudarc 0.19.
+            // The error's own Display loads the driver a second time (cudarc 0.19).
             name: error.error_name().map_or_else(
                 |_| "unknown error".to_owned(),
                 |name| name.to_string_lossy().into_owned(),

@@ -1,4 +1,4 @@
-//! Formulas of a launch contract: whole numbers that follow from a problem, such as
+//! Formulas of a launch contract: whole numbers that depend on a problem, such as
 //! `ceil_div(seq_q, 64) * heads`, conditions on them, and arguments of kernels.
 //!
 //! The language is that of [`formula`](regatta_worker::operator::formula).
@@ -15,12 +15,11 @@ use crate::argument::DeviceProblem;
 use crate::contract::Numbers;
 use crate::plan::{Given, Limits, Pointer};
 
-/// The figures of a problem on a device by the names that formulas have for them, and further ones,
-/// such as parameters, which go before a figure of their name.
+/// The numbers of a problem on a device, by their names in formulas, and `more` numbers, such as
+/// parameters, which take precedence.
 ///
-/// Lengths count elements, also those of strides (`q.seq`); `mask_left` and `mask_right` are -1
-/// where they are unbounded, and a query `i` sees a key `j` where
-/// `band_low <= j - i <= band_high`.
+/// Lengths and strides (`q.seq`) are in elements. `mask_left` and `mask_right` are -1 if unbounded,
+/// and a query `i` sees a key `j` if `band_low <= j - i <= band_high`.
 pub fn problem_figures(problem: &Attention, limits: Limits, more: &Numbers) -> Figures {
     let p = DeviceProblem::sized(problem, 1);
     let (low, high) = p.band();
@@ -63,7 +62,7 @@ pub fn problem_figures(problem: &Attention, limits: Limits, more: &Numbers) -> F
     Figures::new(figures)
 }
 
-/// The figures of some problem, to read formulas by.
+/// The numbers of an example problem, with which formulas are checked.
 pub fn example_figures(more: &Numbers) -> Figures {
     let device = Limits {
         capability: (8, 0),
@@ -74,7 +73,7 @@ pub fn example_figures(more: &Numbers) -> Figures {
     problem_figures(&Attention::new(1, 1), device, more)
 }
 
-/// An argument of a kernel: a tensor's address, the whole problem, a scale, or a figure.
+/// An argument of a kernel: a tensor's address, the whole problem, a scale, or a number.
 #[derive(Clone, Debug)]
 pub enum Argument {
     Problem,
@@ -82,14 +81,14 @@ pub enum Argument {
     Scale(NumberType),
     /// The scale times log2(e), a `float`.
     ScaleLog2,
-    /// A tensor map, and the rows of a box.
+    /// A tensor map, and the number of rows in a box.
     Map(Pointer, Expression),
     Figure(NumberType, Expression),
 }
 
 words! {
     "type",
-    /// Types that C has for a number.
+    /// The C type of a number.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum NumberType {
         Int = "int",
@@ -103,14 +102,14 @@ words! {
 /// The whole problem.
 const PROBLEM: &str = "problem";
 
-/// The factor of the scores, and the same for powers of two.
+/// The factor of the scores, and the factor for powers of two.
 const SCALE: &str = "scale";
 const SCALE_LOG2: &str = "scale_log2";
 
 /// A tensor map: `map q 64`.
 const MAP: &str = "map ";
 
-/// True for a name that means something else than a parameter, as an argument or in a formula.
+/// True for a name that means something other than a parameter in an argument or a formula.
 pub fn is_taken(name: &str) -> bool {
     [PROBLEM, SCALE, SCALE_LOG2].contains(&name)
         || FUNCTIONS.contains(&name)
@@ -119,10 +118,10 @@ pub fn is_taken(name: &str) -> bool {
 }
 
 impl Argument {
-    /// Reads `q`, `problem`, `scale`, `seq_q`, `long q.batch`.
+    /// Parses `q`, `problem`, `scale`, `seq_q`, `long q.batch`.
     ///
     /// # Errors
-    /// The fault in it.
+    /// The fault in the text.
     pub fn parse(text: &str) -> Result<Argument, String> {
         if let Ok(pointer) = text.parse() {
             return Ok(Argument::Pointer(pointer));
@@ -151,10 +150,10 @@ impl Argument {
         }
     }
 
-    /// Checks its formula and that its tensor is there.
+    /// Checks its formula, and that its tensor exists.
     ///
     /// # Errors
-    /// The fault in it.
+    /// The fault in the argument.
     pub fn check(&self, figures: &Figures, backward: bool) -> Result<(), String> {
         match self {
             Argument::Pointer(pointer) if pointer.is_of_backward() && !backward => {
@@ -171,10 +170,10 @@ impl Argument {
         }
     }
 
-    /// The value that a kernel is given for one problem, whose scores are multiplied by `scale`.
+    /// The value that a kernel gets for a problem whose scores are multiplied by `scale`.
     ///
     /// # Errors
-    /// A figure that its type does not hold, or that cannot be computed.
+    /// A number does not fit its type, or cannot be computed.
     pub fn given(&self, scale: f32, figures: &Figures) -> Result<Given, String> {
         let (number, expression) = match self {
             Argument::Problem => return Ok(Given::Problem),

@@ -1,8 +1,8 @@
-//! The `cuda` worker: our own kernels (`kernels/`) on a GPU, or those of somebody's file.
+//! The `cuda` worker: regatta's own kernels (`kernels/`) on a GPU, or those of a user's file.
 //!
-//! `contract` says how kernels are launched, and `offer` what a variant launches for a problem; both
-//! know no device beyond a few numbers, and are tested without a GPU. `case` makes that real, and
-//! `check` compares the results with a float64 reference on the device.
+//! `contract` describes how kernels are launched, and `offer` plans a variant's launches for a
+//! problem. Both know only a few numbers of the device, and are tested without a GPU. `case`
+//! allocates and launches, and `check` compares the results with a float64 reference on the device.
 
 mod activity;
 mod argument;
@@ -23,5 +23,5 @@ pub use offer::{Offer, source};
 pub use plan::{Limits, PlanRequest};
 pub use worker::CudaWorker;
 
-/// The name of the worker of our own kernels.
+/// The name of the worker of regatta's own kernels.
 pub const NAME: &str = "cuda";

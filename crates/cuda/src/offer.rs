@@ -1,6 +1,6 @@
-//! Variants of a CUDA file, and what each launches for a problem: of regatta's own kernels, or of
-//! somebody's, `workers.mine = "attention.cu"` with its launch contract in `attention.toml` beside
-//! it. Clock, inputs, checks and counts are the same for both.
+//! The variants of a CUDA file, and their launches for a problem. The file is one of regatta's own
+//! kernels, or a user's: `workers.mine = "attention.cu"` with the launch contract `attention.toml`
+//! beside it. Clock, inputs, checks and counts are the same for both.
 
 #[cfg(test)]
 mod tests;
@@ -23,15 +23,15 @@ pub struct Offer {
     /// The worker's name.
     pub name: String,
     contract: Contract,
-    /// Somebody's CUDA file; regatta's own are in the binary.
+    /// The user's CUDA file. Regatta's own files are in the binary.
     pub source: Option<KernelSource>,
 }
 
-/// Somebody's kernel file, compiled as it is measured: by the options of the launch contract
-/// beside it, where there is one.
+/// Reads a user's kernel file, with the compiler options of the launch contract beside it if there
+/// is one.
 ///
 /// # Errors
-/// A file that cannot be read, or a fault in the contract.
+/// A file cannot be read, or the contract has a fault.
 pub fn source(file: &Path) -> Result<KernelSource, String> {
     let source = KernelSource::read(file)?;
     let beside = file.with_extension("toml");
@@ -52,10 +52,10 @@ impl Offer {
         }
     }
 
-    /// Reads a CUDA file and its contract, for a worker of this name.
+    /// Reads a CUDA file and its contract, for a worker named `name`.
     ///
     /// # Errors
-    /// A file that cannot be read, or a fault in the contract.
+    /// A file cannot be read, or the contract has a fault.
     pub fn read(name: &str, file: &Path, contract: &Path) -> Result<Offer, String> {
         let contract = contract::read(contract)?;
         let source = KernelSource::read(file)?.with_options(&contract.options);
@@ -88,11 +88,12 @@ impl Offer {
         self.contract.variants.iter().map(info).collect()
     }
 
-    /// The launches of the variant of this name for a problem, within the device's limits.
+    /// Plans the launches of a variant for a problem, within the device's limits.
     ///
     /// # Errors
-    /// A case that the variant does not take is `Unsupported`. A formula without a value, or with
-    /// one that no launch has, is a mistake in the contract: as unsupported it would pass a gate.
+    /// `Unsupported` if the variant does not support the case. A formula without a value, or with a
+    /// value that no launch can have, is a mistake in the contract and not `Unsupported`, because
+    /// an unsupported case would pass a gate.
     pub fn plan(&self, name: &str, asked: &PlanRequest) -> Result<Plan, Refusal> {
         let (worker, p, limits) = (&self.name, asked.problem, asked.limits);
         let mut variants = self.variants().into_iter();
@@ -167,15 +168,15 @@ impl Offer {
     }
 }
 
-/// Names of the parameters that `num_splits` of `problem.cuh` has the value of: xFormers' and
-/// PyTorch's for a backward pass, and FlashAttention's for a decode.
+/// Names of parameters whose value becomes `num_splits` of `problem.cuh`: xFormers' and PyTorch's
+/// for a backward pass, and FlashAttention's for decoding.
 const NUM_SPLITS: [&str; 2] = ["num_splits_key", "num_splits"];
 
-/// Why the contract leaves a problem out, whatever `requires` says.
+/// The reason for which the contract does not support a problem, apart from `requires`.
 fn refuses(variant: &ContractVariant, problem: &Attention) -> Option<String> {
     let layout = problem.layout;
     let planes = u64::from(problem.batch) * u64::from(problem.heads);
-    // Indices of the kernels and of `problem.cuh`.
+    // The kernels and `problem.cuh` use indices of this size.
     if planes >= 1 << 16 {
         return Some(format!(
             "takes fewer than 65536 for batch × heads, not {planes}"
@@ -190,7 +191,7 @@ fn refuses(variant: &ContractVariant, problem: &Attention) -> Option<String> {
     let square = problem.is_square();
     let same = |name: &String| {
         let mask = name.parse::<Mask>().map(|mask| mask.canonical(square));
-        // A causal mask without a diagonal does not match a problem that needs one.
+        // A causal mask without alignment does not match a problem that needs one.
         mask.is_ok_and(|mask| mask == problem.mask) && Mask::parse(name, square).is_ok()
     };
     let takes = |name: &String| name == ANY || same(name);

@@ -7,7 +7,7 @@ use regatta_worker::attention::reference::Heads;
 use regatta_worker::case::{ParamValue, Params};
 use regatta_worker::words;
 
-/// A device, as far as a plan depends on it.
+/// The properties of a device on which a plan depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Compute capability: `(9, 0)`.
@@ -16,7 +16,7 @@ pub struct Limits {
     pub sms: u32,
     /// Bytes of the level-2 cache.
     pub l2_bytes: u64,
-    /// Most shared memory that a block may ask for, in bytes.
+    /// The most shared memory that a block may request, in bytes.
     pub shared_bytes: u32,
 }
 
@@ -30,7 +30,7 @@ pub struct BlockShape {
 }
 
 impl BlockShape {
-    /// Threads of a block.
+    /// Threads of each block.
     pub fn threads(self) -> u64 {
         self.block.into_iter().map(u64::from).product()
     }
@@ -39,7 +39,7 @@ impl BlockShape {
 /// One kernel launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedLaunch {
-    /// The kernel file of the binary, without its ending; `None`: the worker's own.
+    /// The kernel file of the binary, without its extension; `None` for the worker's own.
     pub file: Option<String>,
     /// The entry point in it.
     pub entry: String,
@@ -47,7 +47,7 @@ pub struct PlannedLaunch {
     pub grid: [u32; 3],
     /// The shape of each block.
     pub shape: BlockShape,
-    /// The arguments, in their order.
+    /// The arguments, in order.
     pub arguments: Vec<Given>,
 }
 
@@ -58,7 +58,7 @@ pub enum Given {
     Problem,
     /// An address on the device.
     Pointer(Pointer),
-    /// `CUtensorMap` of a tensor, read in boxes of so many rows.
+    /// `CUtensorMap` of a tensor that is read in boxes of this many rows.
     Map(Pointer, u32),
     /// `int`
     Int(i32),
@@ -74,10 +74,10 @@ pub enum Given {
 
 words! {
     "tensor",
-    /// Memory of a case that kernels are given the address of, in the order of `problem.cuh`.
+    /// Memory of a case whose address kernels get, in the order of `problem.cuh`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Pointer {
-        /// `q`, in the problem's layout, as all tensors are.
+        /// `q`, in the problem's layout, like all tensors.
         Q = "q",
         /// `k`
         K = "k",
@@ -95,9 +95,9 @@ words! {
         Dv = "dv",
         /// A float32 for each query of each head, `[batch, heads, seq_q]`.
         Lse = "lse",
-        /// A float32 for each query of each head, for a backward pass alone.
+        /// A float32 for each query of each head, only for a backward pass.
         Delta = "delta",
-        /// Memory of the size that the plan says.
+        /// Memory of the size in the plan.
         Workspace = "workspace",
     }
 }
@@ -105,25 +105,26 @@ words! {
 use Pointer::{Delta, Dk, Dout, Dq, Dv, K, Lse, Out, Q, V, Workspace};
 
 impl Pointer {
-    /// Those that are tensors of the problem, with strides.
+    /// The tensors of the problem, which have strides.
     pub const TENSORS: [Pointer; 8] = [Q, K, V, Out, Dout, Dq, Dk, Dv];
 
-    /// True for what is there where gradients are asked for, and only there.
+    /// True for memory that exists only if gradients are computed.
     pub fn is_of_backward(self) -> bool {
         matches!(self, Dout | Delta | Dq | Dk | Dv)
     }
 
-    /// True where a problem has it.
+    /// True if a problem has it.
     pub fn is_of(self, p: &Attention) -> bool {
         !self.is_of_backward() || p.direction.has_backward()
     }
 
-    /// True for what a call reads and does not write.
+    /// True for memory that a call only reads.
     pub fn is_input(self) -> bool {
         matches!(self, Q | K | V | Dout)
     }
 
-    /// The heads: a row for each query and query head, or for each key and key-value head.
+    /// The kind of its rows: one for each query and query head, or one for each key and key-value
+    /// head.
     pub fn heads(self) -> Heads {
         match self {
             K | V | Dk | Dv => Heads::Key,
@@ -131,7 +132,7 @@ impl Pointer {
         }
     }
 
-    /// The logical shape: `[batch, seq, heads, dim]`. A workspace has none.
+    /// The logical shape: `[batch, seq, heads, dim]`. A workspace has no elements.
     pub fn shape(self, p: &Attention) -> [u32; 4] {
         let dim = match self {
             Q | K | Dq | Dk => p.head_dim,
@@ -145,12 +146,12 @@ impl Pointer {
         }
     }
 
-    /// Elements of that shape.
+    /// The number of elements of this shape.
     pub fn elements(self, p: &Attention) -> u64 {
         self.shape(p).into_iter().map(u64::from).product()
     }
 
-    /// Bytes of device memory that it takes, which for a workspace the plan says.
+    /// The size in bytes. A workspace has the plan's size, `workspace`.
     pub fn bytes(self, p: &Attention, workspace: u64) -> u64 {
         match self {
             Workspace => workspace,
@@ -160,16 +161,16 @@ impl Pointer {
     }
 }
 
-/// The work of one variant for one problem.
+/// The launches of a variant for a problem.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// Launches of the forward pass, in order.
     pub forward: Vec<PlannedLaunch>,
-    /// Launches of the backward pass, in order; empty where it is not asked for.
+    /// Launches of the backward pass, in order; empty if no gradients are computed.
     pub backward: Vec<PlannedLaunch>,
-    /// Bytes that the launches use beside the tensors.
+    /// Bytes that the launches use in addition to the tensors.
     pub workspace_bytes: u64,
-    /// Splits of the key axis; 1 where nothing is split.
+    /// The number of splits of the key axis; 1 without splitting.
     pub num_splits: u32,
     /// The effective value of each parameter.
     pub effective: BTreeMap<String, ParamValue>,
@@ -181,19 +182,19 @@ pub struct PlanRequest<'a> {
     pub problem: &'a Attention,
     /// Parameters that are not `auto`.
     pub params: &'a Params,
-    /// On what.
+    /// The device's limits.
     pub limits: Limits,
 }
 
-/// The most threads that any device gives a block (CUDA C++ Programming Guide, "Technical
+/// The largest number of threads in a block on any device (CUDA C++ Programming Guide, "Technical
 /// Specifications per Compute Capability").
 const MAX_THREADS: u64 = 1024;
 
 impl PlannedLaunch {
-    /// Holds the launch to what a device takes.
+    /// Checks the launch against a device's limits.
     ///
     /// # Errors
-    /// The limit that is exceeded, for a reader.
+    /// The limit that is exceeded, as a message.
     pub fn fits(&self, limits: Limits) -> Result<(), String> {
         let (entry, shape) = (&self.entry, self.shape);
         if shape.shared_bytes > limits.shared_bytes {

@@ -1,5 +1,5 @@
-//! The float64 reference of a problem on the device, of all of it or of a part: planes that lie next
-//! to each other, which kernels take as a smaller problem at other addresses.
+//! The float64 reference of a problem on the device, for all of it or for a part. A part is a set
+//! of adjacent planes, which kernels compute as a smaller problem at other addresses.
 
 use std::ops::Range;
 
@@ -15,9 +15,9 @@ use crate::plan::Pointer;
 /// The part of a problem that a reference covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// All of it, for the check of the first call.
+    /// All of the problem, for the check of the first call.
     Whole,
-    /// The planes that are compared after timing, by the draw that moves them.
+    /// The planes that are compared after timing, which the draw chooses.
     Part(u64),
     /// One plane, for the check of a drawn call.
     Plane(usize),
@@ -33,7 +33,7 @@ impl Extent {
     }
 }
 
-/// The float64 results of one problem, on the device.
+/// The float64 results of a problem, on the device.
 pub struct Reference {
     problem: Attention,
     seed: u64,
@@ -43,17 +43,17 @@ pub struct Reference {
     memory: Vec<Memory>,
 }
 
-/// The results of a reference, in doubles; in the order of `Reference` of `reference.cu`.
+/// The results of a reference, in double precision, in the order of `Reference` of `reference.cu`.
 const RESULTS: [Pointer; 6] = {
     use Pointer::{Delta, Dk, Dq, Dv, Lse, Out};
     [Out, Lse, Delta, Dq, Dk, Dv]
 };
 
-/// `Reference` of `reference.cu`: where each of them lies, dense and in logical order; 0 for what
-/// the problem has not.
+/// `Reference` of `reference.cu`: the address of each result, which is contiguous in logical order;
+/// 0 if the problem does not have the result.
 pub type ReferencePointers = [u64; RESULTS.len()];
 
-/// The address of one of them.
+/// The address of a result.
 pub fn address(results: &ReferencePointers, of: Pointer) -> u64 {
     let mut pairs = RESULTS.into_iter().zip(results);
     pairs
@@ -61,7 +61,7 @@ pub fn address(results: &ReferencePointers, of: Pointer) -> u64 {
         .map_or(0, |(_, address)| *address)
 }
 
-/// Bytes that the reference of a problem takes.
+/// Bytes that the reference of a problem needs.
 pub fn reference_bytes(problem: &Attention, extent: Extent) -> u64 {
     let bytes = |view: &View| -> u64 {
         let small = view.problem(problem);
@@ -72,10 +72,10 @@ pub fn reference_bytes(problem: &Attention, extent: Extent) -> u64 {
 }
 
 impl Reference {
-    /// Computes it from the inputs of a case, which are those of `seed`.
+    /// Computes the reference from the inputs of a case, which are those of `seed`.
     ///
     /// # Errors
-    /// Short memory, the compiler's, the driver's.
+    /// Not enough memory, or an error of the compiler or the driver.
     pub fn compute(
         device: &mut CudaDevice,
         case: &CudaCase,
@@ -106,18 +106,18 @@ impl Reference {
         })
     }
 
-    /// True when it is this problem's: layout changes nothing about the values.
+    /// True if it is the reference of this problem. The layout does not matter for the values.
     pub fn is_of(&self, problem: &Attention, seed: u64, extent: Extent) -> bool {
         self.extent == extent && self.seed == seed && self.problem == problem.same_values()
     }
 
-    /// Bytes of device memory that it holds.
+    /// Bytes of device memory that it has allocated.
     pub fn held_bytes(&self) -> u64 {
         self.memory.iter().map(|memory| memory.bytes as u64).sum()
     }
 }
 
-/// Memory for the results of a problem.
+/// Allocates memory for the results of a problem.
 fn placed(
     device: &CudaDevice,
     problem: &Attention,
@@ -154,7 +154,7 @@ impl View {
         }
     }
 
-    /// The views that a check after timing compares.
+    /// The parts that a check after timing compares.
     pub fn checked(p: &Attention, draw: u64) -> Vec<View> {
         let runs = checked_runs(p.batch as usize * p.kv_heads as usize, draw);
         runs.into_iter()
@@ -162,7 +162,7 @@ impl View {
             .collect()
     }
 
-    /// All of a problem in pieces of about an eighth, of a plane at the least.
+    /// All of a problem in parts of about an eighth each, of at least one plane.
     pub fn eighths(p: &Attention) -> Vec<View> {
         let planes = p.batch as usize * p.kv_heads as usize;
         let each = planes.div_ceil(8);
@@ -171,8 +171,8 @@ impl View {
             .collect()
     }
 
-    /// The planes of a run: what is left of its first sequence, whole sequences, and what
-    /// there is of its last one.
+    /// The planes of a run as views: the rest of its first sequence, whole sequences, and the start
+    /// of its last one.
     fn of_run(p: &Attention, run: Range<usize>) -> Vec<View> {
         let heads = p.kv_heads as usize;
         let mut views = Vec::new();
@@ -196,7 +196,7 @@ impl View {
         views
     }
 
-    /// The problem that the view is.
+    /// The problem that this part is.
     pub fn problem(&self, p: &Attention) -> Attention {
         Attention {
             batch: self.batches,
@@ -206,7 +206,7 @@ impl View {
         }
     }
 
-    /// A tensor of the whole problem, from where the view begins.
+    /// A tensor of the whole problem, starting at this part.
     pub fn tensor(&self, p: &Attention, tensor: &DeviceTensor, heads: Heads) -> DeviceTensor {
         let head = match heads {
             Heads::Query => self.kv_head * (p.heads / p.kv_heads),
@@ -219,7 +219,7 @@ impl View {
         }
     }
 
-    /// The view's figures for the reference's kernels.
+    /// The arguments of the reference's kernels for this part.
     pub fn figures(&self, p: &Attention, whole: &DeviceProblem) -> DeviceProblem {
         let small = self.problem(p);
         let mut tensors = whole.tensors;

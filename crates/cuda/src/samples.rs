@@ -1,4 +1,4 @@
-//! Samples of a case, each on inputs of its own.
+//! Samples of a case, each on its own inputs.
 
 use std::time::Instant;
 
@@ -14,8 +14,8 @@ use regatta_worker::serve::Pause;
 use regatta_worker::sets::{self, Rotation, Sample, drawn_calls};
 use regatta_worker::units::Nanoseconds;
 
-/// Makes a set of inputs at the addresses that they have, and the forward before a gradient that
-/// is timed alone; the device is idle after.
+/// Writes a set of inputs to their addresses and, for a gradient that is timed alone, computes the
+/// forward pass. Waits for the device.
 fn change(device: &mut CudaDevice, case: &mut CudaCase, seed: u64) -> Result<(), CudaError> {
     check::write_inputs(device, case, seed)?;
     if case.problem.direction == Direction::Backward {
@@ -24,7 +24,7 @@ fn change(device: &mut CudaDevice, case: &mut CudaCase, seed: u64) -> Result<(),
     device.synchronise()
 }
 
-/// The protocol's word for what stands in the cache, as the clock has it.
+/// The clock's word for a cache state of the protocol.
 pub fn cache(asked: Cache) -> CacheState {
     match asked {
         Cache::Cold => CacheState::Cold,
@@ -32,18 +32,19 @@ pub fn cache(asked: Cache) -> CacheState {
     }
 }
 
-/// Operations of one host reference: enough that reading the clock does not count.
+/// The number of launches in one host reference, so that the time of reading the clock does not
+/// matter.
 const REFERENCE_LAUNCHES: u32 = 15;
 
-/// Times launches of the clock's kernel that does nothing; `None` where the
-/// driver loads none. The device was idle before and is after.
+/// Times launches of the clock's empty kernel. Returns `None` if the driver cannot load it. The
+/// device is idle before and after.
 ///
-/// Host time of this worker is what the driver takes to launch kernels, so the reference is
-/// launches too: recording events or asking for attributes is less than a launch, and other code
-/// of the driver. A launch returns once it is queued, and the queue has room for these, so
-/// nothing in the time waits for the device; that is waited for after it. The kernel reads and
-/// writes no memory, so caches stay as they were, and each sample's run-up launches it just
-/// before its gate opens: it is loaded, and the next sample finds nothing new.
+/// Host time of this worker is the driver's time to launch kernels, so the reference is launches
+/// too. Recording events or querying attributes takes less time, and runs other code of the driver.
+/// A launch returns once it is queued, and the queue has room for these, so none of this time waits
+/// for the device; the wait comes after it. The kernel does not access memory, so caches keep their
+/// state. Each sample's run-up launches it just before the gate opens, so it is already loaded, and
+/// the next sample is not affected.
 fn host_reference(
     clock: &mut StreamClock<Cuda>,
     device: &CudaDevice,
@@ -59,15 +60,16 @@ fn host_reference(
     Ok(Some(taken.into()))
 }
 
-/// Takes the samples that `request` asks for, after its warm-up, each on a set of inputs where
-/// `prepared` asks for several; and copies the results of calls that are checked beside the last.
+/// Takes the samples that `request` asks for, after its warm-up, each on its own set of inputs if
+/// `prepared` asks for several. Copies the results of calls that are checked in addition to the
+/// last one.
 ///
-/// The warm-up is ungated: loading kernels and compiling synchronise (nvbench#240), and the
-/// gate would only wait for the watchdog. Changing inputs, and copying from the results of drawn
-/// calls, is outside of samples and budget.
+/// The warm-up is not gated: loading kernels and compiling synchronise (nvbench#240), and the gate
+/// would only wait for the watchdog. Changing inputs and copying results of drawn calls count
+/// neither in samples nor in the budget.
 ///
 /// # Errors
-/// The clock's, the call's, the driver's.
+/// An error of the clock, the call or the driver.
 pub fn take(
     clock: &mut StreamClock<Cuda>,
     device: &mut CudaDevice,
@@ -77,7 +79,8 @@ pub fn take(
     pause: Pause<'_>,
 ) -> Result<(Measured, Vec<CopiedCall>), CudaError> {
     let cache = cache(request.cache);
-    // One more: the first after a check finds the device as that left it.
+    // One more call, because the first one after a check finds the device in the state that the
+    // check left.
     for _ in 0..=request.warmup {
         case.call()?;
     }
@@ -88,11 +91,11 @@ pub fn take(
         None
     };
     if let Some(graph) = &graph {
-        // The first launch uploads the graph.
+        // The first launch of a graph uploads it.
         graph.launch(device.stream)?;
         device.synchronise()?;
     }
-    // Once untimed, before the first sample.
+    // Once without timing, before the first sample.
     host_reference(clock, device)?;
     let mut measured = Measured {
         graph: request.graph,
@@ -137,7 +140,7 @@ pub fn take(
             Ok::<_, CudaError>((spent, Nanoseconds(sample.device_ns)))
         },
     )?;
-    // As many as samples, or none.
+    // One for each sample, or none.
     if measured.clock_mhz.len() != measured.device_ns.len() {
         measured.clock_mhz.clear();
     }

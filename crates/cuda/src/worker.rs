@@ -1,4 +1,4 @@
-//! The worker: names the variants, makes cases ready, times and counts them.
+//! The worker: lists the variants, and prepares, times and counts cases.
 
 use regatta_probe::{CacheState, Cuda, StreamClock};
 use regatta_worker::protocol::{
@@ -21,7 +21,8 @@ use super::samples;
 use crate::kernels::compile::Compiler;
 use crate::kernels::source::KernelSource;
 
-/// Names the compiler, `nvrtc` (default) or `nvcc`; set in a suite's environment.
+/// Environment variable with the compiler: `nvrtc` (default) or `nvcc`. Set in a suite's
+/// environment.
 const COMPILER: &str = "REGATTA_COMPILER";
 
 const NO_CASE: &str = "no case is prepared";
@@ -32,11 +33,12 @@ pub struct CudaWorker {
     open: Option<OpenDevice>,
 }
 
-/// The device, and what is on it.
+/// The open device, and what is allocated on it.
 struct OpenDevice {
-    // Dropped in this order: what lies in memory, the clock, the device.
+    // Fields are dropped in this order: memory first, then the clock, then the device.
     case: Option<(Prepare, CudaCase)>,
-    /// The cache state of its last samples, if single calls of it can be recorded in it.
+    /// The cache state of the case's last samples, if its single calls can be recorded in that
+    /// state.
     timed: Option<CacheState>,
     references: Vec<Reference>,
     clock: StreamClock<Cuda>,
@@ -44,7 +46,7 @@ struct OpenDevice {
 }
 
 impl CudaWorker {
-    /// A worker that opens the device when it is first asked something.
+    /// A worker that opens the device at its first request.
     pub fn new(offer: Offer) -> CudaWorker {
         CudaWorker { offer, open: None }
     }
@@ -66,7 +68,7 @@ impl OpenDevice {
         let compiler =
             compiler.map_err(|error| Refusal::Unavailable(format!("{COMPILER}: {error}")))?;
         let device = CudaDevice::open(compiler, own)?;
-        // SAFETY: the stream lives as long as the device, which is dropped after.
+        // SAFETY: the stream lives as long as the device, which is dropped after the clock.
         let timed = unsafe { Cuda::open(0, device.stream.cast()) };
         let clock = timed.and_then(|timed| {
             let mut clock = StreamClock::new(timed)?;
@@ -116,7 +118,7 @@ impl OpenDevice {
         Ok(prepared)
     }
 
-    /// Takes the reference of the case from those that are kept, or computes it.
+    /// Takes the reference of the case from the cache, or computes it.
     fn reference(
         &mut self,
         case: &CudaCase,
@@ -130,7 +132,8 @@ impl OpenDevice {
         }
     }
 
-    /// The results of the last timed call and of those that were drawn, compared in part.
+    /// Compares the results of the last timed call and of the drawn ones with parts of the
+    /// reference.
     fn checked(
         &mut self,
         (prepared, case): &(Prepare, CudaCase),
@@ -159,8 +162,8 @@ impl OpenDevice {
         Ok(checked)
     }
 
-    /// The reference of a timed call, with room for it and as many bytes more. It is of what the
-    /// inputs were to be, whatever kernels did to them.
+    /// The reference of a timed call, after making room for it and `more` bytes. It is computed
+    /// from the inputs that the seed defines, even if a kernel has changed them.
     fn reference_after(
         &mut self,
         case: &CudaCase,
@@ -173,8 +176,8 @@ impl OpenDevice {
         self.reference(case, seed, extent)
     }
 
-    /// Drops references, oldest first, until they take an eighth of the memory at most
-    /// and the rest has room for the case; refuses a case that cannot have it.
+    /// Drops references, oldest first, until they use at most an eighth of the memory and `needed`
+    /// bytes are free. Refuses a case for which there is not enough memory.
     fn make_room(&mut self, needed: u64) -> Result<(), Refusal> {
         let all = self.device.memory_bytes()?;
         loop {
@@ -229,7 +232,7 @@ impl OpenDevice {
         pause: Pause<'_>,
     ) -> Result<Measured, Refusal> {
         let (prepared, case) = of;
-        // For three copies of a plane, of four bytes an element at the most.
+        // Room for three copies of a plane, with at most four bytes for each element.
         self.make_room(2 * reference_bytes(&case.problem, Extent::Plane(0)))?;
         let taken = samples::take(
             &mut self.clock,
@@ -240,7 +243,7 @@ impl OpenDevice {
             pause,
         );
         let (mut measured, calls) = taken?;
-        // The replays of a graph are timed, which is gone by now.
+        // Replays of a graph were timed, and the graph no longer exists.
         let recorded = !measured.synchronised && !request.graph;
         self.timed = recorded.then(|| samples::cache(request.cache));
         measured.state = self.clock.device().state().map(state_of);
@@ -322,8 +325,8 @@ impl Worker for CudaWorker {
     }
 }
 
-/// Times of single operations. The reason for missing ones stands in the worker's log: launches are
-/// known without.
+/// Times of single operations. If they are missing, the reason is in the worker's log; launches are
+/// known without them.
 fn known<T>(result: Result<T, CudaError>) -> Option<T> {
     result
         .inspect_err(|error| eprintln!("no times of single operations: {error}"))
@@ -335,7 +338,7 @@ fn mig_word(enabled: bool) -> String {
     word.to_owned()
 }
 
-/// The clock's words for what a device was doing, as the protocol has them.
+/// Converts the clock's state of a device to the protocol's.
 fn state_of(state: regatta_probe::NvmlState) -> DeviceState {
     DeviceState {
         sm_mhz: state.sm_mhz.map(f64::from),

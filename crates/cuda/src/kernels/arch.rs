@@ -1,4 +1,4 @@
-//! The architectures that kernels are compiled for, and those of the GPUs that are here.
+//! The architectures that kernels are compiled for, and those of this machine's GPUs.
 
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::driver::attribute_of;
 
-/// The target of a cubin: a compute capability, and true if it uses features that only this one
-/// has. Written as compilers write it: `sm_80`, `sm_90a`.
+/// The target of a cubin: a compute capability, and the suffix for features that only some devices
+/// have. Written as in compilers: `sm_80`, `sm_90a`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Arch {
@@ -17,21 +17,21 @@ pub struct Arch {
     pub major: u32,
     /// The capability's minor version.
     pub minor: u32,
-    /// The features that may be used, as the suffix of its name (CUDA C++ Programming Guide, "Feature
-    /// Availability"): none for what every later capability has too, `f` for what its family has,
-    /// `a` for what no other capability promises, such as `wgmma`.
+    /// The features that may be used, as the suffix of the name (CUDA C++ Programming Guide,
+    /// "Feature Availability"): none for features that every later capability has, `f` for those of
+    /// the family, and `a` for those that no other capability guarantees, such as `wgmma`.
     pub features: Option<char>,
 }
 
-/// Why a text names no architecture.
+/// The error for a text that is not an architecture.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not an architecture; write `sm_80`, `sm_90a` or `sm_100`, as nvcc does")]
 pub struct NoArch(String);
 
 impl Arch {
-    /// Ampere, the first that our kernels can be compiled for.
+    /// Ampere, the oldest that regatta's kernels support.
     pub const SM_80: Arch = Arch::new(8, 0, None);
-    /// Hopper with its own instructions.
+    /// Hopper with its specific instructions.
     pub const SM_90A: Arch = Arch::new(9, 0, Some('a'));
     /// Data-centre Blackwell.
     pub const SM_100: Arch = Arch::new(10, 0, None);
@@ -44,8 +44,8 @@ impl Arch {
         }
     }
 
-    /// The architecture to compile for on a device of this compute capability. Hopper's own
-    /// instructions are asked for by name, as `flash_wgmma` is made of them.
+    /// The architecture to compile for on a device of this compute capability. Hopper's specific
+    /// instructions have to be requested, since `flash_wgmma` uses them.
     pub fn of_device(major: u32, minor: u32) -> Arch {
         match (major, minor) {
             (9, 0) => Arch::SM_90A,
@@ -93,11 +93,11 @@ impl TryFrom<String> for Arch {
     }
 }
 
-/// The architectures to compile for on this machine's GPUs, each once, sorted. Empty
-/// without a driver or a GPU, or where the driver does not start.
+/// The architectures to compile for on this machine's GPUs, sorted and without duplicates. Empty
+/// without a driver or a GPU, or if the driver does not start.
 pub fn present() -> Vec<Arch> {
-    // Every call panics where the driver's library is absent, so it is asked for first.
-    // SAFETY: it opens a library whose initialisers every CUDA program runs.
+    // Checked first, because without the driver's library every call panics.
+    // SAFETY: opens a library whose initialisers every CUDA program runs.
     if !unsafe { sys::is_culib_present() } || result::init().is_err() {
         return Vec::new();
     }

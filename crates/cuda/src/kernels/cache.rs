@@ -1,9 +1,9 @@
 //! Compiled kernels on disk, so that a warm start compiles nothing.
 //!
-//! A file holds one image: a line of JSON, the cubin, and the CRC-32 of both (four bytes,
-//! little-endian). Its name holds a checksum of everything that the image follows from. It is
-//! written beside its place and renamed into it, so that any number of processes may come
-//! at once; one that is torn or edited is as good as absent.
+//! A file has one image: a line of JSON, the cubin, and the CRC-32 of both (four bytes,
+//! little-endian). Its name has a checksum of everything that determines the image. It is written
+//! to a temporary file and renamed, so any number of processes may write at the same time. A torn
+//! or edited file counts as missing.
 
 use std::fs;
 use std::io;
@@ -15,23 +15,23 @@ use regatta_core::checksum::Checksum;
 use regatta_core::input;
 use regatta_core::output;
 
-/// Part of every name: another format is another name.
+/// Part of every key, so that another format has other file names.
 const FORMAT: &str = "regatta kernel image 2";
 
-/// Images kept of one file, architecture and compiler: those of the last few versions of
-/// the source.
+/// The number of images that are kept for each file, architecture and compiler: those of the last
+/// few versions of the source.
 const MAX_IMAGES: usize = 8;
 
 /// The place of an image in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheKey {
-    /// A name for people, and for finding older versions of the same image.
+    /// A readable name, by which older versions of the same image are found.
     label: String,
     sum: String,
 }
 
 impl CacheKey {
-    /// The key of what follows from these texts.
+    /// The key of an image that these texts determine.
     pub fn new<'a>(label: &str, texts: impl IntoIterator<Item = &'a str>) -> CacheKey {
         CacheKey {
             label: label.to_owned(),
@@ -54,7 +54,7 @@ impl CacheKey {
     }
 }
 
-/// The image of a key, or nothing when it is absent or damaged.
+/// The image of a key; `None` if it is missing or damaged.
 pub fn load(folder: &Path, key: &CacheKey) -> Option<Image> {
     let bytes = input::bytes(&key.path(folder), input::IMAGE).ok()?;
     let (body, sum) = bytes.split_last_chunk::<4>()?;
@@ -69,10 +69,10 @@ pub fn load(folder: &Path, key: &CacheKey) -> Option<Image> {
     })
 }
 
-/// Keeps an image, and forgets the oldest of its kind.
+/// Stores an image, and removes the oldest of its label.
 ///
 /// # Errors
-/// When the folder cannot be written.
+/// The folder cannot be written.
 pub fn store(folder: &Path, key: &CacheKey, image: &Image) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let mut bytes = serde_json::to_vec(image)?;
@@ -84,10 +84,10 @@ pub fn store(folder: &Path, key: &CacheKey, image: &Image) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes all but the newest images of a key's label. What cannot be removed stays.
+/// Removes all images of a key's label except the newest. Errors are ignored.
 fn forget_oldest(folder: &Path, key: &CacheKey) {
     let prefix = key.prefix();
-    // Only the hash may follow: `flash_mma-` must not match flash_mma_backward's.
+    // Only the hash may follow: `flash_mma-` must not match flash_mma_backward's images.
     let length = prefix.len() + 32 + ".image".len();
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut images: Vec<(SystemTime, PathBuf)> = entries

@@ -1,4 +1,4 @@
-//! A kernel file becomes code for a device, through the cache.
+//! Compiles a kernel file for a device, with a cache.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,8 +15,8 @@ use super::source::{self, FILES, KernelSource};
 use super::toolkit::{self, Toolkit};
 use super::{nvcc, nvrtc};
 
-/// Code for a kernel file of the binary, by its name without the ending. Compiled when the
-/// cache has none; otherwise no compiler is opened or started.
+/// The code of a kernel file in the binary, by its name without extension. Compiles it only if it
+/// is not in the cache; otherwise no compiler is opened or started.
 ///
 /// # Errors
 /// See [`BuildError`].
@@ -35,7 +35,7 @@ pub fn compiled(file: &str, arch: Arch, compiler: Compiler) -> Result<Image, Bui
     image(&source, arch, compiler, false)
 }
 
-/// Code for any source. `fresh` compiles even what the cache has.
+/// The code of any source. If `fresh`, compiles it even if it is in the cache.
 ///
 /// # Errors
 /// See [`BuildError`].
@@ -60,8 +60,8 @@ pub fn image(
     })
 }
 
-/// The image of a key from a folder, or of `compile`, which is kept there. One that cannot be kept
-/// is as good as one that was.
+/// The image of `key` from `folder`, or the result of `compile`, which is then stored there. A
+/// failure to store it is ignored.
 fn compiled_in(
     folder: io::Result<PathBuf>,
     key: &CacheKey,
@@ -72,7 +72,7 @@ fn compiled_in(
     if let Some(image) = folder.as_ref().ok().and_then(cached) {
         return Ok(image);
     }
-    // One process compiles, the others wait for what comes of it.
+    // One process compiles; the others wait for its result.
     let _alone = folder
         .as_ref()
         .ok()
@@ -127,8 +127,8 @@ fn key(source: &KernelSource, arch: Arch, compiler: Compiler, toolkit: &Toolkit)
 
 words! {
     "compiler",
-    /// The compiler. Their code differs in a few instructions: numbers of one are never held
-    /// against the other's.
+    /// A compiler. The code of different compilers differs in a few instructions, so their figures
+    /// are never compared with each other.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub enum Compiler {
         /// The run-time compiler, a library; needs no host compiler.
@@ -139,20 +139,20 @@ words! {
     }
 }
 
-/// Code for a device, and what the compiler said of it.
+/// Code for a device, with the compiler's report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Image {
     /// The code that the driver loads.
     #[serde(skip)]
     pub cubin: Vec<u8>,
-    /// Who compiled it: `nvrtc 13.0`, `nvcc 13.0.88`.
+    /// Name and version of the compiler: `nvrtc 13.0`, `nvcc 13.0.88`.
     pub compiler: String,
     /// The resources of each entry point, sorted by name.
     pub resources: Vec<Resources>,
-    /// It was compiled before, and read from the cache.
+    /// True if it was read from the cache.
     #[serde(skip)]
     pub cached: bool,
-    /// The time of the compilation, if it was done.
+    /// The time of compilation in seconds, whenever it was done.
     pub seconds: f64,
     /// The compiler's warnings, a line each.
     pub warnings: Vec<String>,
@@ -165,35 +165,35 @@ pub struct Compiled {
     pub cubin: Vec<u8>,
     /// Name and version.
     pub compiler: String,
-    /// Everything it printed, the assembler's resource lines included.
+    /// Everything that it printed, including the assembler's lines about resources.
     pub log: String,
 }
 
-/// The reason for missing code.
+/// The reason for which code is missing.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// The compiler is not on this machine or cannot be used: where it was looked for and
-    /// how to get it.
+    /// The compiler is not on this machine or cannot be used. The text has the places that were
+    /// searched, and how to get it.
     #[error("{0}")]
     NoCompiler(String),
     /// The compiler refused the source.
     #[error("{file} does not compile for {arch}:\n{}", log.trim_end())]
     Rejected {
-        /// The kernel file, with its ending.
+        /// The kernel file, with its extension.
         file: String,
         /// The architecture.
         arch: Arch,
-        /// The compiler's log, with its lines.
+        /// The compiler's log.
         log: String,
     },
-    /// This file is not for this architecture, or the compiler does not know it.
+    /// The file does not support this architecture, or the compiler does not know it.
     #[error("{file} cannot be compiled for {arch}: {why}")]
     Unsupported {
-        /// The kernel file, with its ending.
+        /// The kernel file, with its extension.
         file: String,
         /// The architecture.
         arch: Arch,
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// A temporary folder of a compiler cannot be used.
@@ -206,13 +206,13 @@ pub enum BuildError {
 pub struct Resources {
     /// The entry point.
     pub name: String,
-    /// Registers a thread.
+    /// Registers of each thread.
     pub registers: u32,
-    /// Bytes a thread writes to local memory for want of registers, its callees' included.
+    /// Bytes that a thread writes to local memory for lack of registers, including its callees.
     pub spill_stores: u32,
-    /// Bytes a thread reads back, its callees' included.
+    /// Bytes that a thread reads back, including its callees.
     pub spill_loads: u32,
-    /// Bytes of stack a thread, the deepest calls included.
+    /// Bytes of stack of each thread, for the deepest chain of calls.
     pub stack_bytes: u32,
     /// Static shared memory of a block in bytes.
     pub static_shared_bytes: u32,
@@ -265,9 +265,9 @@ pub fn parse(log: &str) -> Vec<Resources> {
     entries.into_values().collect()
 }
 
-/// The compiler's warnings, a line each: diagnostics of the front end, warnings of the
-/// assembler, and its performance advisories (`(C7510) Potential Performance Loss: ...`),
-/// which it calls information.
+/// The compiler's warnings, a line each: diagnostics of the front end, warnings of the assembler,
+/// and its performance advisories (`(C7510) Potential Performance Loss: ...`), which it prints as
+/// information.
 pub fn warnings(log: &str) -> Vec<String> {
     let warns = |line: &&str| {
         let assembler = line.starts_with("ptxas");
@@ -284,7 +284,7 @@ fn after<'a>(line: &'a str, mark: &str) -> Option<&'a str> {
     line.split_once(mark).map(|(_, rest)| rest)
 }
 
-/// The number before a mark; 0 where the line has no such part.
+/// The number before a mark; 0 if the line does not have the mark.
 fn before(line: &str, mark: &str) -> u32 {
     let Some((front, _)) = line.split_once(mark) else {
         return 0;
@@ -297,8 +297,8 @@ fn before(line: &str, mark: &str) -> u32 {
 mod tests {
     use super::*;
 
-    /// nvcc 13.0.88 on two entry points that call a function which is not inlined, with
-    /// its own spills written in.
+    /// The output of nvcc 13.0.88 for two entry points that call a function which is not inlined.
+    /// The function's spills were added by hand.
     const NVCC: &str = "\
 no.cu(3): warning #177-D: variable \"unused\" was declared but never referenced
   extern \"C\" __attribute__((global)) void k2(float*p,int n){ int unused; p[0]=f(p+1,n);}

@@ -1,6 +1,6 @@
-//! The resources of every entry point on every architecture, and the entry points that a change made take
-//! more. Exact: the same compiler gives the same figures on any machine. A file has a line an entry
-//! point, so that a change can be reviewed as a diff.
+//! The resources of every entry point on every architecture, and the entry points that use more of
+//! them after a change. The figures are exact: the same compiler gives the same ones on any
+//! machine. A file has one line for each entry point, so that changes can be reviewed as a diff.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -22,33 +22,34 @@ use crate::contract;
 pub struct LedgerRow {
     /// The architecture.
     pub arch: Arch,
-    /// The kernel file, without its ending.
+    /// The kernel file, without its extension.
     pub file: String,
     /// The resources, as the compiler reports them.
     #[serde(flatten)]
     pub resources: Resources,
-    /// The launch, if the launch contract has it.
+    /// The launch, if a launch contract has this entry point.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub launch: Option<LedgerLaunch>,
 }
 
-/// The figures that follow from an entry point's launch.
+/// Figures that follow from an entry point's launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LedgerLaunch {
     /// Threads of a block.
     pub threads: u32,
     /// Dynamic shared memory of a block in bytes.
     pub dynamic_shared_bytes: u32,
-    /// Blocks that a multiprocessor holds at once; 0 when it cannot be launched there.
+    /// The number of blocks that a multiprocessor holds at the same time; 0 if it cannot be
+    /// launched there.
     pub blocks_per_sm: u32,
-    /// Share of a multiprocessor's warps that those fill, in thousandths.
+    /// The share of a multiprocessor's warps that these blocks fill, in thousandths.
     pub occupancy_permille: u32,
 }
 
-/// Names a row.
+/// Identifies a row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct EntryId {
-    /// The kernel file, without its ending.
+    /// The kernel file, without its extension.
     pub file: String,
     /// The architecture.
     pub arch: Arch,
@@ -56,16 +57,16 @@ pub struct EntryId {
     pub name: String,
 }
 
-/// Rows made by one compiler.
+/// Rows from one compiler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ledger {
     /// Name and version: `nvcc 13.0.88`.
     pub compiler: String,
-    /// The rows by their names, sorted.
+    /// The rows by id, sorted.
     pub rows: BTreeMap<EntryId, LedgerRow>,
 }
 
-/// A line of a ledger's file: what made it, then an entry point each, sorted.
+/// A line of a ledger's file: first the header, then one for each entry point, sorted.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum LedgerLine {
@@ -79,20 +80,20 @@ struct LedgerHeader {
     schema: u32,
     /// The compiler and its version.
     compiler: String,
-    /// Lines that follow.
+    /// The number of lines that follow.
     entries: usize,
 }
 
-/// A kernel file with an architecture it was compiled for.
+/// Kernel files and the architectures they were compiled for.
 pub type BuiltFiles = BTreeSet<(String, Arch)>;
 
-/// One figure of one entry point that is not what it was.
+/// A figure of an entry point that has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FigureChange {
     /// The entry point.
     #[serde(flatten)]
     pub entry: EntryId,
-    /// Which figure: the name of the row's, or `shared_bytes`, static and dynamic.
+    /// The name of the figure in a row, or `shared_bytes` for static and dynamic shared memory.
     pub figure: &'static str,
     /// The figure before.
     pub before: u32,
@@ -100,26 +101,27 @@ pub struct FigureChange {
     pub after: u32,
 }
 
-/// The changes of a ledger's entry points.
+/// The changes between two ledgers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LedgerComparison {
-    /// More registers, stack, spills or shared memory, or less occupancy.
+    /// Figures that became worse: more registers, stack, spills or shared memory, or less
+    /// occupancy.
     pub worse: Vec<FigureChange>,
-    /// Entry points that were compiled before and are not any more.
+    /// Entry points that no longer exist.
     pub gone: Vec<EntryId>,
-    /// Less of the same, or more occupancy.
+    /// Figures that became better.
     pub better: Vec<FigureChange>,
     /// Entry points that the ledger does not have.
     pub added: Vec<EntryId>,
-    /// Rows that were compared with each other.
+    /// The number of rows that were compared.
     pub compared: usize,
-    /// Rows of the ledger whose file and architecture were not built now.
+    /// The number of the ledger's rows whose file and architecture were not built this time.
     pub not_built: usize,
 }
 
 impl LedgerRow {
-    /// The row of what a compiler gave. `file` and the entry point's name are looked up
-    /// among the launch contracts.
+    /// The row of an entry point's resources. Its launch is looked up in the launch contracts by
+    /// `file` and name.
     pub fn new(file: &str, arch: Arch, resources: &Resources) -> LedgerRow {
         let block = contract::block(file, &resources.name);
         let launch = block.and_then(|block| {
@@ -146,7 +148,7 @@ impl LedgerRow {
         }
     }
 
-    /// The identity.
+    /// The id of the row.
     pub fn id(&self) -> EntryId {
         EntryId {
             file: self.file.clone(),
@@ -155,7 +157,8 @@ impl LedgerRow {
         }
     }
 
-    /// False for figures that no device has: a ledger of those would let anything pass.
+    /// False for figures that no device has, since a ledger with such figures would let any change
+    /// pass.
     pub fn is_possible(&self) -> bool {
         let launch = self.launch.is_none_or(|launch| {
             launch.threads <= 1024
@@ -171,7 +174,7 @@ impl LedgerRow {
         self.resources.static_shared_bytes.saturating_add(dynamic)
     }
 
-    /// Figures where they are known, and whether more of each is better.
+    /// The figures, if known, each with true if a larger value is better.
     fn figures(&self) -> [(&'static str, Option<u32>, bool); 6] {
         let (taken, launch) = (&self.resources, self.launch);
         let occupancy = launch.map(|launch| launch.occupancy_permille);
@@ -195,10 +198,10 @@ impl Ledger {
         }
     }
 
-    /// Writes a ledger, whole or not at all, over what is there.
+    /// Writes a ledger atomically, replacing an existing file.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// It cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), RecordError> {
         let mut text = line::write(&LedgerLine::Ledger(LedgerHeader {
             schema: SCHEMA_VERSION,
@@ -213,11 +216,11 @@ impl Ledger {
         write_atomically(path, text.as_bytes())
     }
 
-    /// Reads a ledger back.
+    /// Reads a ledger.
     ///
     /// # Errors
-    /// When it is absent, of another schema, or any line is damaged: a ledger with holes would
-    /// pass what it should hold.
+    /// It does not exist, has another schema, or has a damaged line: a ledger with missing rows
+    /// would let changes pass.
     pub fn read(path: &Path) -> Result<Ledger, RecordError> {
         let mut file = Lines::open(path, input::LEDGER, input::LEDGER)?;
         let header: LedgerHeader = file.first("ledger")?;
@@ -245,10 +248,10 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// Compares what was built now with this ledger.
+    /// Compares a new build with this ledger.
     ///
     /// # Errors
-    /// Why the two cannot be compared: another compiler, or nothing in common.
+    /// The reason for which they cannot be compared: another compiler, or no row in common.
     pub fn compare(&self, head: &Ledger, built: &BuiltFiles) -> Result<LedgerComparison, String> {
         if self.compiler != head.compiler {
             return Err(format!(
@@ -281,7 +284,7 @@ impl Ledger {
 }
 
 impl LedgerComparison {
-    /// Returns true if an entry point takes more than it did, or is gone.
+    /// True if an entry point uses more than before, or no longer exists.
     pub fn is_worse(&self) -> bool {
         !self.worse.is_empty() || !self.gone.is_empty()
     }
@@ -291,7 +294,8 @@ impl LedgerComparison {
         for ((figure, before, more_is_better), (_, after, _)) in
             before.figures().into_iter().zip(after)
         {
-            // An entry point that left the launch contract fills nothing that anyone knows.
+            // If an entry point has left the launch contracts, its occupancy is unknown and counts
+            // as 0.
             let (Some(before), after) = (before, after.unwrap_or(0)) else {
                 continue;
             };

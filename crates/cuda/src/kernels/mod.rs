@@ -1,5 +1,5 @@
-//! Our CUDA kernels as sources: what is there, how each entry point is launched, and
-//! how a file becomes code for a device.
+//! The sources of regatta's CUDA kernels, the launch of each entry point, and their compilation for
+//! a device.
 
 pub mod arch;
 pub mod cache;

@@ -10,14 +10,13 @@ use super::source::KernelSource;
 use super::toolkit::Toolkit;
 use regatta_core::temporary;
 
-/// Options of every compilation, beside architecture and names of files.
+/// Options of every compilation, in addition to architecture and file names.
 pub const OPTIONS: [&str; 5] = ["-std=c++17", "-lineinfo", "-cubin", "-Xptxas", "-v"];
 
 /// Compiles a kernel file to a cubin.
 ///
 /// # Errors
-/// When nvcc cannot be started or has no host compiler, or it refuses the architecture or
-/// the source.
+/// nvcc cannot be started, has no host compiler, or refuses the architecture or the source.
 pub fn compile(
     toolkit: &Toolkit,
     source: &KernelSource,
@@ -48,9 +47,9 @@ pub fn compile(
     })
 }
 
-/// Writes the file and its headers below a folder of our own, and gives the folder that the file
-/// is in: so far down that a header of `../` has its place there too, and nothing is written
-/// anywhere else. A header of an absolute path is where the compiler looks for it.
+/// Writes the file and its headers into a temporary folder, and returns the subfolder of the file.
+/// It is deep enough that headers with `../` in their names are still inside of the temporary
+/// folder. A header with an absolute path is left out, because the compiler finds it there.
 fn laid_out(source: &KernelSource, work: &Path) -> io::Result<PathBuf> {
     let headers = source.headers.iter();
     let headers: Vec<_> = headers
@@ -70,7 +69,7 @@ fn laid_out(source: &KernelSource, work: &Path) -> io::Result<PathBuf> {
     Ok(folder)
 }
 
-/// The most folders that a path climbs above its start.
+/// The largest number of folders that a path climbs above its start.
 fn ups(path: &Path) -> usize {
     let (mut above, mut below) = (0, 0);
     for part in path.components() {
@@ -95,7 +94,7 @@ fn started(nvcc: &Path, arguments: &[&str], folder: &Path) -> Result<Output, Bui
     })
 }
 
-/// `nvcc 13.0.88`.
+/// Name and version: `nvcc 13.0.88`.
 fn version(nvcc: &Path, folder: &Path) -> Result<String, BuildError> {
     let output = started(nvcc, &["--version"], folder)?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -114,7 +113,7 @@ fn version(nvcc: &Path, folder: &Path) -> Result<String, BuildError> {
     Ok(format!("nvcc {number}"))
 }
 
-/// The meaning of a failure of nvcc. Its own complaints begin with `nvcc fatal`.
+/// The error for a failure of nvcc. Its own messages begin with `nvcc fatal`.
 fn refusal(nvcc: &Path, file: String, arch: Arch, log: &str) -> BuildError {
     let own = log.lines().find_map(|line| line.strip_prefix("nvcc fatal"));
     match own.map(|words| words.trim_start_matches([' ', ':'])) {

@@ -1,8 +1,8 @@
 //! NVRTC, CUDA's compiler as a library.
 //!
-//! Opened by absolute path and called through a table of our own: a name such as
-//! `libnvrtc.so` may lead the loader to another version than the one whose headers were
-//! found. Reference: <https://docs.nvidia.com/cuda/nvrtc/>.
+//! It is opened by absolute path and called through a table of its own, because a name such as
+//! `libnvrtc.so` may give the loader another version than the one whose headers were found.
+//! Reference: <https://docs.nvidia.com/cuda/nvrtc/>.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -24,8 +24,8 @@ const COMPILATION: c_int = 6;
 const INVALID_OPTION: c_int = 5;
 const BUILTIN_OPERATION_FAILURE: c_int = 7;
 
-/// The functions that are used, as nvrtc.h declares them. A status is a C enum, taken as
-/// a number: a newer library may return one that is unknown here.
+/// The functions of nvrtc.h that are used. A status is a C enum, but declared as a number here,
+/// because a newer library may return an unknown one.
 #[derive(Clone, Copy)]
 struct Nvrtc {
     version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int,
@@ -46,16 +46,16 @@ struct Nvrtc {
     log: unsafe extern "C" fn(ProgramHandle, *mut c_char) -> c_int,
 }
 
-/// Options of every compilation, beside architecture and folders of headers.
+/// Options of every compilation, in addition to architecture and include folders.
 pub const OPTIONS: [&str; 3] = ["-std=c++17", "-lineinfo", "--ptxas-options=-v"];
 
-/// Leaves NVRTC's own cache aside; versions before it had one do not know the option.
+/// Turns NVRTC's own cache off. Versions without a cache do not know this option.
 const NO_CACHE: &str = "--no-cache";
 
-/// Compiles a kernel file to a cubin. Several threads may do so at once.
+/// Compiles a kernel file to a cubin. Can be called from several threads at the same time.
 ///
 /// # Errors
-/// When the library cannot be used, or it refuses the architecture or the source.
+/// The library cannot be used, or refuses the architecture or the source.
 pub fn compile(
     toolkit: &Toolkit,
     source: &KernelSource,
@@ -65,14 +65,14 @@ pub fn compile(
     nvrtc.compile(toolkit, source, arch)
 }
 
-/// Opens a toolkit's library once in the process; it is never closed.
+/// Opens a toolkit's library once for the process, and never closes it.
 fn open(toolkit: &Toolkit) -> Result<Nvrtc, String> {
     static OPEN: Mutex<BTreeMap<PathBuf, Nvrtc>> = Mutex::new(BTreeMap::new());
     let mut there = OPEN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     if let Some(nvrtc) = there.get(&toolkit.program) {
         return Ok(*nvrtc);
     }
-    // NVRTC opens this one by its bare name, which the loader answers with what is open.
+    // NVRTC opens this library by its file name, which the loader resolves to the open one.
     if let Some(builtins) = &toolkit.builtins {
         std::mem::forget(load(builtins)?);
     }
@@ -82,12 +82,12 @@ fn open(toolkit: &Toolkit) -> Result<Nvrtc, String> {
 }
 
 fn load(path: &Path) -> Result<Library, String> {
-    // SAFETY: the initialisers of NVIDIA's library are what every user of it runs.
+    // SAFETY: every program that uses NVIDIA's library runs its initialisers.
     let opened = unsafe { Library::new(path) };
     opened.map_err(|error| format!("NVRTC cannot be opened: {}", words(&error)))
 }
 
-/// The loader's own words, which the error holds as its source.
+/// The loader's message, which the error has as its source.
 fn words(error: &libloading::Error) -> String {
     let source = std::error::Error::source(error);
     source.map_or_else(|| error.to_string(), ToString::to_string)
@@ -98,8 +98,8 @@ impl Nvrtc {
         let library = load(path)?;
         macro_rules! function {
             ($name:literal) => {
-                // SAFETY: the symbol is this function, with nvrtc.h's signature; the
-                // library is never closed.
+                // SAFETY: the symbol is this function, with the signature in nvrtc.h. The library
+                // is never closed.
                 *unsafe { library.get(concat!($name, "\0").as_bytes()) }
                     .map_err(|error| format!("this library is not NVRTC: {}", words(&error)))?
             };
@@ -121,7 +121,7 @@ impl Nvrtc {
 
     fn version(&self) -> String {
         let (mut major, mut minor) = (0, 0);
-        // SAFETY: both are written before it returns.
+        // SAFETY: both variables are written before the call returns.
         unsafe { (self.version)(&raw mut major, &raw mut minor) };
         format!("nvrtc {major}.{minor}")
     }
@@ -132,8 +132,7 @@ impl Nvrtc {
         source: &KernelSource,
         arch: Arch,
     ) -> Result<Compiled, BuildError> {
-        // An image from NVRTC's own cache comes without the log, and so without what each
-        // entry point takes.
+        // An image from NVRTC's own cache has no log, and so no resources of entry points.
         match self.compile_with(toolkit, source, arch, &[NO_CACHE]) {
             Err(BuildError::Unsupported { why, .. }) if why.contains(NO_CACHE) => {
                 self.compile_with(toolkit, source, arch, &[])
@@ -169,8 +168,8 @@ impl Nvrtc {
         let options = strings(options.iter().map(String::as_bytes)).map_err(nul)?;
 
         let mut handle: ProgramHandle = ptr::null_mut();
-        // SAFETY: every text ends with a zero byte and lives until the program is
-        // destroyed; the two lists are of the length that is given.
+        // SAFETY: every text ends with a zero byte and lives until the program is destroyed. Both
+        // lists have the given length.
         let status = unsafe {
             (self.create)(
                 &raw mut handle,
@@ -188,7 +187,7 @@ impl Nvrtc {
             nvrtc: self,
             handle,
         };
-        // SAFETY: the program is alive and the list is of the length that is given.
+        // SAFETY: the program is alive, and the list has the given length.
         let status =
             unsafe { (self.compile)(handle, count(&options), pointers(&options).as_ptr()) };
         let log = program.log();
@@ -220,7 +219,7 @@ impl Nvrtc {
     }
 
     fn words(&self, status: c_int) -> String {
-        // SAFETY: the library gives a static text for any number.
+        // SAFETY: the library returns a static text for any number.
         let words = unsafe { (self.error_string)(status) };
         if words.is_null() {
             return format!("NVRTC's status {status}");
@@ -246,20 +245,20 @@ impl Owned<'_> {
         String::from_utf8_lossy(text).into_owned()
     }
 
-    /// The bytes that one function gives the size of and another writes.
+    /// The bytes of which one function returns the size, and another writes them.
     fn bytes(
         &self,
         size: unsafe extern "C" fn(ProgramHandle, *mut usize) -> c_int,
         write: unsafe extern "C" fn(ProgramHandle, *mut c_char) -> c_int,
     ) -> Result<Vec<u8>, c_int> {
         let mut length = 0;
-        // SAFETY: the program is alive; the length is written before it returns.
+        // SAFETY: the program is alive. The length is written before the call returns.
         let status = unsafe { size(self.handle, &raw mut length) };
         if status != 0 {
             return Err(status);
         }
         let mut bytes = vec![0u8; length];
-        // SAFETY: the buffer is as long as the library asked for.
+        // SAFETY: the buffer has the size that the library returned.
         match unsafe { write(self.handle, bytes.as_mut_ptr().cast()) } {
             0 => Ok(bytes),
             status => Err(status),
@@ -269,7 +268,7 @@ impl Owned<'_> {
 
 impl Drop for Owned<'_> {
     fn drop(&mut self) {
-        // SAFETY: it was created and not destroyed yet.
+        // SAFETY: it was created, and not destroyed yet.
         unsafe { (self.nvrtc.destroy)(&raw mut self.handle) };
     }
 }

@@ -1,27 +1,27 @@
-//! The number of blocks of a kernel that a multiprocessor holds at once, without a GPU.
+//! Computes how many blocks of a kernel a multiprocessor holds at the same time, without a GPU.
 //!
-//! Limits are those of the table "Technical Specifications per Compute Capability" of the
-//! CUDA C++ Programming Guide (13.0, section 20); how registers, shared memory and
-//! barriers are handed out follows NVIDIA's `cuda_occupancy.h` of the same version.
-//! `tests/vectors/make_occupancy.cpp` holds this against that header.
+//! The limits are those of the table "Technical Specifications per Compute Capability" in the CUDA
+//! C++ Programming Guide (13.0, section 20). The allocation of registers, shared memory and
+//! barriers follows NVIDIA's `cuda_occupancy.h` of the same version;
+//! `tests/vectors/make_occupancy.cpp` compares this with that header.
 
 use super::arch::Arch;
 
 const WARP: u32 = 32;
 const THREADS_PER_BLOCK: u32 = 1024;
-/// 32-bit registers of a multiprocessor, and the most that a block may have.
+/// 32-bit registers of a multiprocessor, and the most that a block may use.
 const REGISTERS: u32 = 65_536;
 const REGISTERS_PER_THREAD: u32 = 255;
-/// Registers are given to a warp in lumps of this many.
+/// A warp's registers are allocated in multiples of this.
 const REGISTER_LUMP: u32 = 256;
-/// Schedulers of a multiprocessor, each with a quarter of its registers.
+/// Schedulers of a multiprocessor. Each has a quarter of its registers.
 const PARTITIONS: u32 = 4;
-/// Bytes that shared memory is given out in.
+/// Shared memory is allocated in multiples of this, in bytes.
 const SHARED_LUMP: u32 = 128;
-/// Bytes of a block's shared memory that the system keeps for itself.
+/// Bytes of each block's shared memory that the system reserves.
 const SHARED_RESERVED: u32 = 1024;
 
-/// Barriers keep blocks out from Hopper on.
+/// The number of barriers before Hopper, where barriers do not limit the number of blocks.
 const NOT_COUNTED: u32 = u32::MAX;
 
 /// The limits of a multiprocessor of one compute capability.
@@ -33,7 +33,7 @@ pub struct SmLimits {
     pub warps: u32,
     /// Shared memory in bytes.
     pub shared_bytes: u32,
-    /// The most shared memory that a block may ask for, in bytes.
+    /// The most shared memory that a block may request, in bytes.
     pub block_shared_bytes: u32,
     /// Named barriers.
     pub barriers: u32,
@@ -44,7 +44,7 @@ pub struct SmLimits {
 pub struct Demand {
     /// Threads.
     pub threads: u32,
-    /// Registers a thread.
+    /// Registers of each thread.
     pub registers: u32,
     /// Shared memory in bytes, static and dynamic.
     pub shared_bytes: u32,
@@ -52,7 +52,7 @@ pub struct Demand {
     pub barriers: u32,
 }
 
-/// The limits of an architecture, where they are known.
+/// The limits of an architecture, if known.
 pub fn limits(arch: Arch) -> Option<SmLimits> {
     let (blocks, warps, shared, barriers) = match (arch.major, arch.minor) {
         (8, 0) => (32, 64, 164, NOT_COUNTED),
@@ -73,20 +73,20 @@ pub fn limits(arch: Arch) -> Option<SmLimits> {
     })
 }
 
-/// Blocks that a multiprocessor holds at once; 0 when not even one fits. Nothing when
-/// the architecture's limits are unknown.
+/// The number of blocks that a multiprocessor holds at the same time; 0 if not even one fits.
+/// `None` if the architecture's limits are unknown.
 pub fn resident(arch: Arch, demand: Demand) -> Option<u32> {
     let limits = limits(arch)?;
     let fits = (1..=THREADS_PER_BLOCK).contains(&demand.threads)
         && demand.registers <= REGISTERS_PER_THREAD
         && demand.shared_bytes <= limits.block_shared_bytes;
-    // Before any product: a worker may say any number.
+    // Checked before any multiplication, because a worker may report any number.
     if !fits {
         return Some(0);
     }
     let warps = demand.threads.div_ceil(WARP);
     let registers = (demand.registers * WARP).next_multiple_of(REGISTER_LUMP);
-    // The hardware checks a block as if each scheduler had the same number of its warps.
+    // The hardware checks a block as if every scheduler had the same number of its warps.
     let checked = registers * warps.next_multiple_of(PARTITIONS);
     if checked > REGISTERS {
         return Some(0);
@@ -110,8 +110,8 @@ pub fn resident(arch: Arch, demand: Demand) -> Option<u32> {
     counts.into_iter().min()
 }
 
-/// Share of a multiprocessor's warps that so many blocks fill, in thousandths: exact to
-/// compare, and read back as it was written.
+/// The share of a multiprocessor's warps that `blocks` blocks fill, in thousandths: a whole number
+/// can be compared exactly, and is read back as it was written.
 pub fn filled_permille(arch: Arch, blocks: u32, threads: u32) -> Option<u32> {
     let limits = limits(arch)?;
     let warps = u64::from(blocks) * u64::from(threads.div_ceil(WARP));
@@ -122,7 +122,7 @@ pub fn filled_permille(arch: Arch, blocks: u32, threads: u32) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// NVIDIA's `cuda_occupancy.h` on random kernels.
+    /// Results of NVIDIA's `cuda_occupancy.h` for random kernels.
     const VECTORS: &str = include_str!("../../../../tests/vectors/occupancy.txt");
 
     #[test]

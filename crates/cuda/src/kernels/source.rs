@@ -1,5 +1,4 @@
-//! The kernel files: their texts, travelling inside the binary, and what each can be
-//! compiled for.
+//! The kernel files: their texts inside the binary, and the architectures that each supports.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,9 +10,9 @@ use regatta_core::input;
 /// A kernel file in the binary.
 #[derive(Clone, Copy, Debug)]
 pub struct File {
-    /// The file's name without its ending.
+    /// The file's name without its extension.
     pub name: &'static str,
-    /// The only architecture that it compiles for, where it uses that one's instructions.
+    /// The only architecture that it supports, if it uses instructions specific to one.
     only: Option<Arch>,
     text: &'static str,
 }
@@ -48,7 +47,7 @@ pub const FILES: [File; 10] = [
     kernel!("inputs", None),
 ];
 
-/// The headers they share: name and text.
+/// The headers that they share: name and text.
 const HEADERS: [(&str, &str); 9] = [
     embedded!("device.cuh"),
     embedded!("hopper.cuh"),
@@ -61,20 +60,20 @@ const HEADERS: [(&str, &str); 9] = [
     embedded!("wgmma_forward.cuh"),
 ];
 
-/// The input of a compiler: one kernel file and the headers it includes.
+/// The input of a compiler: a kernel file and its headers.
 #[derive(Clone, Debug)]
 pub struct KernelSource {
-    /// The file's name without its ending.
+    /// The file's name without its extension.
     pub name: String,
     /// The text of the file.
     pub text: Cow<'static, str>,
-    /// Headers of ours that it includes, directly or not: name and text, sorted.
+    /// Headers in quotes that it includes, directly or not: name and text, sorted.
     pub headers: Vec<(String, Cow<'static, str>)>,
-    /// Options for the compiler, beside those of every compilation.
+    /// Compiler options, in addition to those of every compilation.
     pub options: Vec<String>,
 }
 
-/// Why a kernel file of this name cannot be compiled for an architecture, if so.
+/// The reason for which a kernel file of this name does not support an architecture, if any.
 pub fn refuses(name: &str, arch: Arch) -> Option<String> {
     let known = FILES.iter().find(|file| file.name == name);
     match known.and_then(|file| file.only) {
@@ -87,7 +86,7 @@ pub fn refuses(name: &str, arch: Arch) -> Option<String> {
 }
 
 impl KernelSource {
-    /// A kernel file of the binary, by its name without the ending.
+    /// A kernel file of the binary, by its name without extension.
     pub fn embedded(name: &str) -> Option<KernelSource> {
         let file = FILES.iter().find(|file| file.name == name)?;
         Some(KernelSource {
@@ -98,10 +97,10 @@ impl KernelSource {
         })
     }
 
-    /// A kernel file on disk, whose headers lie beside it; others are those of the binary.
+    /// Reads a kernel file from disk. Its headers are beside it, or else those of the binary.
     ///
     /// # Errors
-    /// Which file cannot be read, or has no name.
+    /// The file that cannot be read, or that has no valid name.
     pub fn read(path: &Path) -> Result<KernelSource, String> {
         let unread = |why: &dyn fmt::Display| format!("cannot read {}: {why}", path.display());
         let text = input::text(path, input::WRITTEN_BY_HAND).map_err(|error| unread(&error))?;
@@ -120,8 +119,7 @@ impl KernelSource {
         })
     }
 
-    /// Files that a kernel file includes from where it lies, directly or not; none of a file that
-    /// cannot be read.
+    /// Files beside a kernel file that it includes, directly or not; empty if it cannot be read.
     pub fn included_files(path: &Path) -> Vec<PathBuf> {
         let folder = path.parent().unwrap_or(Path::new(""));
         let Ok(source) = KernelSource::read(path) else {
@@ -132,13 +130,13 @@ impl KernelSource {
         files.filter(|file| file.is_file()).collect()
     }
 
-    /// The same source, compiled with these options too.
+    /// The same source with these options.
     pub fn with_options(mut self, options: &[String]) -> KernelSource {
         self.options = options.to_vec();
         self
     }
 
-    /// The file's name with its ending, as in the compiler's messages.
+    /// The file's name with its extension, as in the compiler's messages.
     pub fn file_name(&self) -> String {
         format!("{}.cu", self.name)
     }
@@ -150,8 +148,8 @@ fn header(name: &str) -> Option<Cow<'static, str>> {
     header.map(|(_, text)| Cow::Borrowed(*text))
 }
 
-/// Every header that a text includes in quotes, and that those include. One that is not
-/// found is left to the compiler to complain of.
+/// All headers that a text includes in quotes, directly or not. Missing ones are left out, because
+/// the compiler reports them.
 fn closure(
     text: &str,
     find: impl Fn(&str) -> Option<Cow<'static, str>>,

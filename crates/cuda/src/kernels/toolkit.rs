@@ -1,7 +1,6 @@
 //! Finds this machine's CUDA compiler: NVRTC's library or nvcc, with CUDA's headers.
 //!
-//! Files are looked for and nothing is started, so that a warm start costs a few calls
-//! of the file system.
+//! It only looks for files and starts no program, so a warm start costs a few file-system calls.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -11,18 +10,18 @@ use std::time::UNIX_EPOCH;
 use super::compile::Compiler;
 use regatta_core::input;
 
-/// A compiler on this machine and the headers that come with it.
+/// A compiler on this machine and its headers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Toolkit {
     /// nvcc's executable, or NVRTC's library.
     pub program: PathBuf,
-    /// The library that NVRTC opens by its bare name, where it lies beside it.
+    /// The library that NVRTC opens by its file name alone, if it is beside NVRTC.
     pub builtins: Option<PathBuf>,
     /// Folders of CUDA's headers.
     pub includes: Vec<PathBuf>,
 }
 
-/// The environment variables that name a machine's folders.
+/// Looks up environment variables with folders.
 pub type Variables<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 const HEADER: &str = "cuda_fp16.h";
@@ -32,9 +31,9 @@ const TARGETS: [&str; 2] = ["targets/sbsa-linux", "targets/aarch64-linux"];
 #[cfg(not(target_arch = "aarch64"))]
 const TARGETS: [&str; 1] = ["targets/x86_64-linux"];
 
-/// Finds a compiler, in this order: `REGATTA_CUDA`, and nothing else where that is set;
-/// `CUDA_HOME`; `CUDA_PATH`; `/usr/local/cuda`; the toolkit of the nvcc on the `PATH`;
-/// the `nvidia/cu13` package of the Python in `REGATTA_PYTHON`, or of `python3`.
+/// Finds a compiler in this order: `REGATTA_CUDA` (and nowhere else if it is set); `CUDA_HOME`;
+/// `CUDA_PATH`; `/usr/local/cuda`; the toolkit of the nvcc on the `PATH`; the `nvidia/cu13` package
+/// of the Python in `REGATTA_PYTHON`, or of `python3`.
 ///
 /// # Errors
 /// The places that were searched, and how to get the compiler.
@@ -42,7 +41,7 @@ pub fn find(compiler: Compiler, variable: Variables) -> Result<Toolkit, String> 
     let mut missed = Vec::new();
     for (from, root) in places(variable) {
         let toolkit = root.and_then(|root| {
-            // A folder given to `pip install --target` holds the package further down.
+            // A folder of `pip install --target` has the package further down.
             let package = root.join("nvidia/cu13");
             let toolkit =
                 at(compiler, &root).or_else(|why| at(compiler, &package).map_err(|_| why));
@@ -56,7 +55,7 @@ pub fn find(compiler: Compiler, variable: Variables) -> Result<Toolkit, String> 
     Err(absent(compiler, &missed))
 }
 
-/// Roots of toolkits in their order, or the reason for each that is missing, by its source.
+/// Roots of toolkits in order, each with its source. For a missing one, the reason.
 fn places(variable: Variables) -> Vec<(&'static str, Result<PathBuf, String>)> {
     let set = |name| variable(name).filter(|value| !value.is_empty());
     let named = |name| set(name).map(|root| (name, Ok(root.into())));
@@ -104,8 +103,8 @@ pub fn here(compiler: Compiler) -> Result<Toolkit, String> {
 }
 
 impl Toolkit {
-    /// Tells this compiler from any other without opening it: path, size and time of its
-    /// file, and of a header.
+    /// Identifies this compiler without opening it: path, size and time of its file and of a
+    /// header.
     pub fn stamp(&self) -> String {
         let header = self.includes.first().map(|folder| folder.join(HEADER));
         let files = [Some(&self.program), self.builtins.as_ref(), header.as_ref()];
@@ -126,9 +125,9 @@ impl Toolkit {
     }
 }
 
-/// The compiler under a toolkit's root, or what is missing there.
+/// The compiler under a toolkit's root, or the part that is missing there.
 fn at(compiler: Compiler, root: &Path) -> Result<Toolkit, &'static str> {
-    // nvcc is started in another folder than this one.
+    // nvcc is started in another folder, so the path must be absolute.
     let root = std::path::absolute(root).map_err(|_| "no folder")?;
     let targets = || TARGETS.iter().map(|target| root.join(target));
     let mut includes = std::iter::once(root.to_owned()).chain(targets());
@@ -174,7 +173,7 @@ fn nvrtc_in(folder: &Path) -> Option<(PathBuf, Option<PathBuf>)> {
     ))
 }
 
-/// An executable: itself when it is a path, else the first of that name on the `PATH`.
+/// An executable: the file if `program` is a path, otherwise the first of that name on the `PATH`.
 fn on_path(program: &OsStr, variable: Variables) -> Option<PathBuf> {
     let path = Path::new(program);
     if path.components().count() > 1 {
@@ -185,8 +184,8 @@ fn on_path(program: &OsStr, variable: Variables) -> Option<PathBuf> {
     files.find(|file| file.is_file())
 }
 
-/// The prefixes that `PREFIX/bin/program` may be installed under: as it is named, and as
-/// its links resolve. A virtual environment's Python has both.
+/// The prefixes under which `PREFIX/bin/program` may be installed: from its path as given, and with
+/// links resolved. For the Python of a virtual environment these differ.
 fn prefixes(program: &Path) -> Vec<PathBuf> {
     let up = |path: &Path| Some(path.parent()?.parent()?.to_owned());
     let mut prefixes: Vec<PathBuf> = up(program).into_iter().collect();
@@ -195,7 +194,7 @@ fn prefixes(program: &Path) -> Vec<PathBuf> {
     prefixes
 }
 
-/// The folders `nvidia/cu13` among the packages of a Python.
+/// The `nvidia/cu13` folders among a Python's packages.
 fn packages(python: &Path, home: Option<&OsStr>) -> Vec<PathBuf> {
     let mut libraries = Vec::new();
     for prefix in prefixes(python) {
@@ -294,8 +293,7 @@ mod tests {
             "lib/python3.11/site-packages/nvidia/cu13/lib/libnvrtc.so.13",
         ]);
         let package = venv.path().join("lib/python3.11/site-packages/nvidia/cu13");
-        // Nothing else is on this machine but what /usr/local/cuda may hold, which
-        // comes first.
+        // Only if this machine has no /usr/local/cuda, which comes first.
         if !Path::new("/usr/local/cuda").exists() {
             let python = venv.path().join("bin/python3");
             let by_name = find_with(Compiler::Nvcc, &[("REGATTA_PYTHON", python)]).unwrap();
@@ -304,7 +302,7 @@ mod tests {
             assert_eq!(on_path.program, package.join("lib/libnvrtc.so.13"));
             assert_eq!(on_path.builtins, None);
         }
-        // And where they were installed with --target.
+        // The same for packages installed with --target.
         let target = venv.path().join("lib/python3.11/site-packages");
         let toolkit = find_with(Compiler::Nvcc, &[("REGATTA_CUDA", target)]).unwrap();
         assert_eq!(toolkit.program, package.join("bin/nvcc"));

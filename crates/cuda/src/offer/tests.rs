@@ -1,4 +1,4 @@
-//! Plans of somebody's contract, and of regatta's own.
+//! Plans of a user's contract, and of regatta's own.
 
 use super::*;
 use crate::plan::{Given, Limits, Pointer};
@@ -42,7 +42,7 @@ fn own() -> Offer {
     }
 }
 
-/// A refusal's kind is in its words: those of an unsupported case begin with it.
+/// The kind of a refusal shows in its text: that of an unsupported case begins with the word.
 fn planned(offer: &Offer, variant: &str, problem: &str, params: &Params) -> Result<Plan, String> {
     let problem: Attention = problem.parse().unwrap();
     let asked = PlanRequest {
@@ -117,7 +117,7 @@ fn grids_are_held_to_what_a_device_takes() {
     };
     assert!(with("\"heads\", \"batch\"", "70000").contains("grid"));
     assert!(with("[32, 4]", "[32, 64]").contains("2048 threads"));
-    // A mistake in the contract is not taken for a case that `requires` leaves out.
+    // A mistake in the contract is not reported as an unsupported case.
     for (from, to, expected) in [
         (
             "\"heads\", \"batch\"",
@@ -171,7 +171,7 @@ fn every_step_is_an_entry_point_of_its_file() {
                     "b2,h8,kv2,s200,sk300,d64,{dtype},causal-br,{}",
                     direction.short()
                 );
-                // Forward is the default and has no token of its own.
+                // Forward is the default, and so has no token in an id.
                 let text = text.trim_end_matches(",fwd").replace(",f32", "");
                 let plan = ours(&variant.name, &text).unwrap();
                 assert!(!plan.forward.is_empty(), "{}", variant.name);
@@ -187,7 +187,7 @@ fn every_step_is_an_entry_point_of_its_file() {
     }
 }
 
-/// The case the project exists for: 157 blocks, and 1.
+/// The case for which the project exists: 157 blocks, and 1.
 #[test]
 fn split_key_launches_a_block_for_each_split() {
     let report = "s10000,d32,bwd";
@@ -225,7 +225,7 @@ fn wgmma_chooses_its_grid_by_the_mask() {
 
 #[test]
 fn decode_splits_until_the_device_is_full() {
-    // 8 tiles on 264 slots: one block each would use a thirty-third of it.
+    // 8 tiles on 264 slots: with one block each they would use a thirty-third of the device.
     let plan = ours("split-kv", "h32,kv8,s1,sk32768,d128,bf16").unwrap();
     assert!((28..=33).contains(&plan.num_splits), "{}", plan.num_splits);
     assert_eq!(plan.forward[0].grid, [plan.num_splits, 1, 8]);
