@@ -1,5 +1,5 @@
-//! Tells packages that depend on this one where its source lies: they compile the shared
-//! library from it, since cargo does not pass a dependency's shared library on.
+//! Passes the path of this crate's source to crates that depend on it. They compile the shared
+//! library from the source, since cargo does not pass on a dependency's shared library.
 
 use std::path::Path;
 

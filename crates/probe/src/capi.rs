@@ -20,14 +20,13 @@
 //!                                                    // and for XLA: xla.rs
 //! ```
 //!
-//! Every function that gives an `int` gives 0 or one of the codes of
-//! [`error`](crate::error). Every
-//! out-pointer but `probe` may be null. A NaN is a figure that is not known. One thread
+//! Every function that returns an `int` returns 0 or one of the codes of [`error`](crate::error).
+//! Every out-pointer except `probe` may be null. NaN stands for an unknown figure. Only one thread
 //! at a time may use a clock, with the context that was current when it was opened.
 //!
-//! Between `sample_begin` and `sample_end` the caller makes the call once, on the clock's
-//! stream, and nothing else on the device; if it fails it calls `sample_cancel`. The gate is
-//! closed in between, and opens by itself after 50 ms.
+//! Between `sample_begin` and `sample_end`, the caller makes the call once on the clock's stream,
+//! and nothing else on the device. If the call fails, it calls `sample_cancel`. Meanwhile the gate
+//! is closed; it opens by itself after 50 ms.
 
 use crate::Error;
 use crate::Result;
@@ -41,9 +40,9 @@ use std::ffi::{c_char, c_int, c_void};
 /// Flag of a sample: the call did not return before the watchdog opened the gate.
 pub const SYNCHRONISED: u32 = 1;
 
-/// A clock and the sample that is being taken.
+/// A clock, and the sample in progress.
 pub struct Probe {
-    // Dropped first: these are about the clock's event and gate.
+    // Dropped first, because both fields use the clock's event and gate.
     pub(crate) awaited: Option<Awaited>,
     pub(crate) begun: Option<Begun>,
     pub(crate) clock: StreamClock<Cuda>,
@@ -53,23 +52,26 @@ pub(crate) fn missing(what: &str) -> Error {
     Error::Argument(format!("{what} is a null pointer"))
 }
 
-/// Runs an entry on a clock.
+/// Runs an entry point on a clock.
 ///
 /// # Safety
-/// Null, or from `regatta_probe_open` and not closed, and used by this thread alone.
+/// `probe` is null, or comes from `regatta_probe_open`, is not closed, and is used by this thread
+/// only.
 pub(crate) unsafe fn with_probe(
     probe: *mut Probe,
     work: impl FnOnce(&mut Probe) -> Result<()>,
 ) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: required of the caller.
     entry(|| work(unsafe { probe.as_mut() }.ok_or_else(|| missing("the probe"))?))
 }
 
+/// Writes `value` to `place`, unless that is null.
+///
 /// # Safety
-/// Null, or writable.
+/// `place` is null or writable.
 pub(crate) unsafe fn put<T>(place: *mut T, value: T) {
     if !place.is_null() {
-        // SAFETY: the caller's.
+        // SAFETY: required of the caller.
         unsafe { place.write(value) };
     }
 }
@@ -98,7 +100,7 @@ pub struct CState {
     other_processes: u32,
 }
 
-/// Version of the clock's method, for the record beside each reading.
+/// Version of the clock's method, which is recorded with each reading.
 #[unsafe(no_mangle)]
 pub extern "C" fn regatta_probe_version() -> *const c_char {
     const { assert!(VERSION.len() == 3) };
@@ -112,7 +114,7 @@ pub extern "C" fn regatta_probe_version() -> *const c_char {
 /// Opens a clock on a stream (null: the legacy default stream) and calibrates it.
 ///
 /// # Safety
-/// The stream lives until `regatta_probe_close`; `out` is null or writable.
+/// The stream lives until `regatta_probe_close`. `out` is null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn regatta_probe_open(
     ordinal: c_int,
@@ -123,7 +125,7 @@ pub unsafe extern "C" fn regatta_probe_open(
         if out.is_null() {
             return Err(missing("where to put the probe"));
         }
-        // SAFETY: the caller's.
+        // SAFETY: required of the caller.
         let device = unsafe { Cuda::open(ordinal, stream)? };
         let mut clock = StreamClock::new(device)?;
         clock.calibrate()?;
@@ -132,7 +134,7 @@ pub unsafe extern "C" fn regatta_probe_open(
             begun: None,
             clock,
         });
-        // SAFETY: not null, and the caller's.
+        // SAFETY: not null, and the caller guarantees that it is writable.
         unsafe { out.write(Box::into_raw(probe)) };
         Ok(())
     })
@@ -141,29 +143,30 @@ pub unsafe extern "C" fn regatta_probe_open(
 /// Opens the gate if it is closed, and frees the clock.
 ///
 /// # Safety
-/// The handle is null, or of [`regatta_probe_open`], and not used again.
+/// The handle is null, or comes from [`regatta_probe_open`] and is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn regatta_probe_close(probe: *mut Probe) {
     entry(|| {
         if !probe.is_null() {
-            // SAFETY: made by `Box::into_raw` in `regatta_probe_open`, and given back once.
+            // SAFETY: created by `Box::into_raw` in `regatta_probe_open`, and freed only here.
             drop(unsafe { Box::from_raw(probe) });
         }
         Ok(())
     });
 }
 
-/// Everything before the call. A sample begun before and not ended is cancelled.
+/// Does everything that comes before the call. Cancels a sample that was begun and not ended.
 ///
 /// # Safety
-/// The handle is null, or of `regatta_probe_open` and not closed, and used by this thread
-/// alone.
+/// The handle is null, or comes from `regatta_probe_open`, is not closed, and is used by this
+/// thread only.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn regatta_probe_sample_begin(handle: *mut Probe, cold: c_int) -> c_int {
-    // SAFETY: the caller's, of the handle and of the other pointers.
+    // SAFETY: required of the caller, for the handle and the other pointers.
     unsafe {
         with_probe(handle, |probe| {
-            // Opened before the next gate is closed, or the flush would wait behind it.
+            // Opens the gate of an earlier sample before the next one is closed; the flush would
+            // wait behind it.
             probe.begun = None;
             probe.begun = Some(probe.clock.begin(cache(cold))?);
             Ok(())
@@ -171,11 +174,11 @@ pub unsafe extern "C" fn regatta_probe_sample_begin(handle: *mut Probe, cold: c_
     }
 }
 
-/// Everything after the call.
+/// Does everything that comes after the call.
 ///
 /// # Safety
-/// The handle is null, or of `regatta_probe_open` and not closed, and used by this thread
-/// alone; the pointers are null or writable.
+/// The handle is null, or comes from `regatta_probe_open`, is not closed, and is used by this
+/// thread only. The pointers are null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn regatta_probe_sample_end(
     handle: *mut Probe,
@@ -184,7 +187,7 @@ pub unsafe extern "C" fn regatta_probe_sample_end(
     clock_mhz: *mut f64,
     flags_out: *mut u32,
 ) -> c_int {
-    // SAFETY: the caller's, of the handle and of the other pointers.
+    // SAFETY: required of the caller, for the handle and the other pointers.
     unsafe {
         with_probe(handle, |probe| {
             let begun = probe
@@ -201,14 +204,14 @@ pub unsafe extern "C" fn regatta_probe_sample_end(
     }
 }
 
-/// Opens the gate of a sample whose call failed. Without a begun sample it does nothing.
+/// Opens the gate of a sample whose call failed. Does nothing without a begun sample.
 ///
 /// # Safety
-/// The handle is null, or of `regatta_probe_open` and not closed, and used by this thread
-/// alone.
+/// The handle is null, or comes from `regatta_probe_open`, is not closed, and is used by this
+/// thread only.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn regatta_probe_sample_cancel(handle: *mut Probe) -> c_int {
-    // SAFETY: the caller's, of the handle and of the other pointers.
+    // SAFETY: required of the caller, for the handle and the other pointers.
     unsafe {
         with_probe(handle, |probe| {
             probe.awaited = None;
@@ -218,11 +221,11 @@ pub unsafe extern "C" fn regatta_probe_sample_cancel(handle: *mut Probe) -> c_in
     }
 }
 
-/// Queues a kernel that does nothing, for a caller who checks the clock.
+/// Queues an empty kernel, for callers that check the clock.
 ///
 /// # Safety
-/// The handle is null, or of `regatta_probe_open` and not closed, and used by this thread
-/// alone.
+/// The handle is null, or comes from `regatta_probe_open`, is not closed, and is used by this
+/// thread only.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn regatta_probe_null_kernel(handle: *mut Probe) -> c_int {
     let work = |probe: &mut Probe| {
@@ -234,18 +237,18 @@ pub unsafe extern "C" fn regatta_probe_null_kernel(handle: *mut Probe) -> c_int 
             ))
         }
     };
-    // SAFETY: the caller's.
+    // SAFETY: required of the caller.
     unsafe { with_probe(handle, work) }
 }
 
-/// Clocks, throttling, power, temperature and neighbours of the device.
+/// Reads clocks, throttling, power, temperature and the number of other processes.
 ///
 /// # Safety
-/// The handle is null, or of `regatta_probe_open` and not closed, and used by this thread
-/// alone; `state` is writable.
+/// The handle is null, or comes from `regatta_probe_open`, is not closed, and is used by this
+/// thread only. `state` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn regatta_probe_state(handle: *mut Probe, state: *mut CState) -> c_int {
-    // SAFETY: the caller's, of the handle and of the other pointers.
+    // SAFETY: required of the caller, for the handle and the other pointers.
     unsafe {
         with_probe(handle, |probe| {
             if state.is_null() {
@@ -266,7 +269,7 @@ pub unsafe extern "C" fn regatta_probe_state(handle: *mut Probe, state: *mut CSt
     }
 }
 
-/// The C interface's answers to misuse, with or without a GPU.
+/// Misuse of the C interface gives errors, with or without a GPU.
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -277,7 +280,7 @@ mod tests {
     fn null_pointers_are_answered() {
         let no_probe = null_mut::<Probe>();
         let (figure, count) = (null_mut::<f64>(), null_mut::<u32>());
-        // SAFETY: null is allowed everywhere here.
+        // SAFETY: null is permitted everywhere here.
         unsafe {
             for status in [
                 regatta_probe_open(0, null_mut(), null_mut()),

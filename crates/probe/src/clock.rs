@@ -1,4 +1,4 @@
-//! The timing contract: one sample of one call, from flush to reading.
+//! The timing method: one sample of one call, from flush to reading.
 //!
 //! ```text
 //! synchronise                      nothing is under way
@@ -17,13 +17,13 @@
 //! subtract what measuring costs    see `StreamClock::calibrate`
 //! ```
 //!
-//! Hot, the gate is closed when all before it is done. Cold, gate, run-up and start event
-//! are queued while the flush still runs: the host's work between samples is hidden behind
-//! the device's.
+//! With a hot cache, the gate is closed once all earlier work is done. With a cold cache, gate,
+//! run-up and start event are queued while the flush still runs, so that the host's work between
+//! samples overlaps with the device's.
 //!
-//! Without the gate the device would sit between start and stop waiting for the host
-//! to launch, and a kernel of 5 µs would read 20 (nvbench#184 saw 10 to 30 µs).
-//! Nothing else is asked of the device between the two events.
+//! Without the gate, the device would wait between start and stop for the host to launch, and a
+//! kernel of 5 µs would read 20 µs (nvbench#184 saw 10 to 30 µs). The device does nothing else
+//! between the two events.
 
 use crate::Error;
 use crate::Result;
@@ -36,93 +36,92 @@ use std::time::{Duration, Instant};
 pub enum CacheState {
     /// As after other work: inputs come from memory.
     Cold,
-    /// As the call before left it.
+    /// As the previous call left it.
     Hot,
 }
 
-/// The time that CUPTI reports for a kernel that does nothing: 0.51 to 0.64 µs on an H200
-/// (`probe/tests/ruler.py` prints it). The rest of such a kernel's reading is the
-/// device launching it, which no kernel's work includes.
+/// The time that CUPTI reports for an empty kernel: 0.51 to 0.64 µs on an H200
+/// (`probe/tests/ruler.py` prints it). The rest of such a kernel's reading is the time in which the
+/// device launches it, which is not part of any kernel's work.
 pub const EMPTY_KERNEL_NS: f64 = 600.0;
 
 /// One sample of one call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sample {
-    /// Time of the device from start to stop event, less the cost of measuring, never
-    /// below zero.
+    /// The device's time from start to stop event, less the cost of measuring; at least zero.
     pub device_ns: f64,
-    /// Time the host needed to issue the call, the gate being closed: nothing in it is
-    /// waiting for the device, unless `synchronised`.
+    /// The host's time to issue the call while the gate is closed. It contains no waiting for the
+    /// device, unless `synchronised`.
     pub host_ns: f64,
-    /// Clock of the SMs right after; `None` where it cannot be known.
+    /// The clock of the SMs right after the call; `None` if unknown.
     pub clock_mhz: Option<f64>,
-    /// The call did not return within the limit while the gate was closed, most likely
-    /// because it waits for the device. The watchdog opened the gate; `device_ns` then
-    /// holds waits for the host, and `host_ns` the limit.
+    /// True if the call did not return within the limit while the gate was closed, most likely
+    /// because it waits for the device. The watchdog then opened the gate; `device_ns` includes
+    /// waits for the host, and `host_ns` the limit.
     pub synchronised: bool,
 }
 
-/// Events: the two around the timed work, and the one behind the flush.
+/// The events: two around the timed work, and one after the flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
     /// Before the timed work.
     Start,
-    /// After it.
+    /// After the timed work.
     Stop,
-    /// Behind the flush of the last-level cache.
+    /// After the flush of the last-level cache.
     Flushed,
 }
 
-/// The requirements of the clock on a device: a queue in order, and the two clocks.
+/// The clock's interface to a device: a queue that runs in order, and two clocks.
 pub trait TimedDevice {
     /// The word that [`TimedDevice::wait`] waits for.
     fn word(&self) -> Arc<dyn TicketWord>;
-    /// Queues writing more than the last-level cache holds.
+    /// Queues a write of more bytes than the last-level cache has.
     fn flush(&mut self) -> Result<()>;
-    /// Waits until the device has nothing left to do.
+    /// Waits until the device has finished all work.
     fn synchronise(&mut self) -> Result<()>;
-    /// Queues waiting until the word has reached the ticket.
+    /// Queues a wait until the word has reached `ticket`.
     fn wait(&mut self, ticket: u32) -> Result<()>;
-    /// Queues an event. All exist and have been recorded before: creating one
+    /// Queues an event. All events were created and recorded before, because creating one
     /// synchronises.
     fn record(&mut self, mark: Mark) -> Result<()>;
-    /// Waits until the device has come to an event.
+    /// Waits until the device has reached an event.
     fn reach(&mut self, mark: Mark) -> Result<()>;
-    /// Time from start event to stop event, by the device's clock.
+    /// The time from start event to stop event, by the device's clock.
     fn elapsed_ns(&mut self) -> Result<f64>;
     /// The host's monotonic clock.
     fn host_ns(&mut self) -> u64;
-    /// Clock of the SMs now; `None` where it cannot be known.
+    /// The present clock of the SMs; `None` if unknown.
     fn clock_mhz(&mut self) -> Option<f64>;
-    /// Queues a kernel of one thread that does nothing; false where none can be loaded.
-    /// It is loaded before: loading can synchronise (nvbench#340).
+    /// Queues an empty kernel of one thread. Returns false if none can be loaded. It is loaded
+    /// beforehand, because loading can synchronise (nvbench#340).
     fn null_kernel(&mut self) -> Result<bool>;
 }
 
-/// Kernels that do nothing between the gate and the start event, after a flush. Each
-/// costs the host a launch between samples, and nothing within them.
+/// The number of empty kernels between the gate and the start event after a flush. Each costs the
+/// host a launch between samples, and no time within them.
 ///
-/// Held at the gate, the device has not fetched the commands behind it, and after a
-/// flush it fetches them from further away: without a run-up every first kernel starts
-/// about 1 µs late on an H200, inside the events. While the run-up runs the device
-/// reads ahead, as in any stream that is kept busy. It does so in pieces, with which
-/// samples of equal length beat: of one to four, every fourth sample was late, every
-/// second or none, by process and kernel; of eight, a tenth.
+/// While it is held at the gate, the device has not fetched the commands behind it, and after a
+/// flush it fetches them from further away: without a run-up, every first kernel starts about 1 µs
+/// late on an H200, inside of the events. During the run-up the device reads ahead, as in any busy
+/// stream. It reads in pieces, whose period interferes with samples of equal length: with one to
+/// four kernels, every fourth sample was late, every second, or none, depending on process and
+/// kernel; with eight, a tenth.
 ///
-/// Hot, a run-up of more than one changes nothing, and one is made.
+/// With a hot cache, more than one kernel changes nothing, so the run-up has one.
 const RUN_UP: u32 = 8;
 
-/// The watchdog opens a gate closed for this long. A call that synchronises needs it to
-/// end at all, so it is short; it must exceed the host time of any honest call, which
-/// no kernel under test brings near 50 ms.
+/// The watchdog opens a gate that has been closed this long. A call that synchronises only ends
+/// through it, so the time is short. It must exceed the host time of any honest call, and no kernel
+/// under test comes near 50 ms.
 const LIMIT: Duration = Duration::from_millis(50);
 
-/// Readings for one calibration; the highest and the lowest tenth are dropped.
+/// The number of readings for a calibration. The highest and the lowest tenth are dropped.
 const CALIBRATION_READINGS: usize = 50;
 
 /// Times calls on a device.
 pub struct StreamClock<D: TimedDevice> {
-    // Dropped before the device: it writes to the device's word.
+    // Dropped before the device, because it writes to the device's word.
     watchdog: Watchdog,
     device: D,
     limit: Duration,
@@ -130,17 +129,17 @@ pub struct StreamClock<D: TimedDevice> {
     ticket: u32,
 }
 
-/// A sample between its beginning and its end. Dropping it opens the gate.
+/// A sample that has begun and not ended. Dropping it opens the gate.
 pub struct Begun {
     gate: ClosedGate,
     host_ns: u64,
 }
 
 impl<D: TimedDevice> StreamClock<D> {
-    /// A clock that is not calibrated yet: it subtracts nothing.
+    /// A clock that is not calibrated yet, and subtracts nothing.
     ///
     /// # Errors
-    /// No thread for the watchdog.
+    /// The watchdog's thread cannot be started.
     pub fn new(device: D) -> Result<Self> {
         Ok(Self {
             watchdog: start_watchdog(&device, LIMIT)?,
@@ -151,28 +150,28 @@ impl<D: TimedDevice> StreamClock<D> {
         })
     }
 
-    /// Another limit of the gate.
+    /// Sets another limit for the gate.
     #[cfg(test)]
     pub(crate) fn limited(&mut self, limit: Duration) {
         self.watchdog = start_watchdog(&self.device, limit).expect("a thread");
         self.limit = limit;
     }
 
-    /// Up to the call: after this the device is idle, the gate closed, the start event
-    /// queued behind it.
+    /// Does everything that comes before the call. Afterwards the device is idle, the gate is
+    /// closed, and the start event is queued behind it.
     ///
     /// # Errors
-    /// The device's; the gate is then open.
+    /// The device's error. The gate is then open.
     pub fn begin(&mut self, cache: CacheState) -> Result<Begun> {
         let cold = cache == CacheState::Cold;
-        // Unfinished work, such as a warm-up, must not use up the gate's time.
+        // Unfinished work, such as a warm-up, must not count towards the gate's limit.
         self.device.synchronise()?;
         if cold {
             self.device.flush()?;
             self.device.record(Mark::Flushed)?;
         }
         self.ticket += 1;
-        // The guard comes first: from here every way out opens the gate.
+        // The guard is created first, so that every exit from here on opens the gate.
         let deadline = Instant::now() + self.limit;
         let gate = self.watchdog.close(self.ticket, deadline);
         self.device.wait(self.ticket)?;
@@ -222,7 +221,7 @@ impl<D: TimedDevice> StreamClock<D> {
         self.read(begun, queued_ns)
     }
 
-    /// Opens the gate, waits and reads; the stop event is queued.
+    /// Opens the gate, waits, and reads the times. The stop event is queued already.
     fn read(&mut self, begun: Begun, queued_ns: u64) -> Result<Sample> {
         let host_ns = queued_ns.saturating_sub(begun.host_ns);
         let synchronised = begun.gate.open();
@@ -236,11 +235,11 @@ impl<D: TimedDevice> StreamClock<D> {
         })
     }
 
-    /// One sample of a call.
+    /// Takes one sample of a call.
     ///
     /// # Errors
-    /// The device's or the call's. A panic of the call passes through. The gate is open
-    /// in any case.
+    /// An error of the device or the call. A panic of the call is passed on. The gate is open in
+    /// any case.
     pub fn sample(
         &mut self,
         cache: CacheState,
@@ -251,14 +250,14 @@ impl<D: TimedDevice> StreamClock<D> {
         self.end(begun)
     }
 
-    /// Measures what measuring costs, subtracts it from every later sample, and returns it in
-    /// nanoseconds: the reading with nothing between the events (1.3 µs on an H200), and one launch
-    /// on the device, which is the reading of a kernel that does nothing less the two of them (0.8
-    /// to 1 µs, by process). The launches of a call after its first, and the gaps between them, are
-    /// the call's own and stay in.
+    /// Measures the cost of measuring, subtracts it from every later sample, and returns it in
+    /// nanoseconds. It consists of the reading with nothing between the events (1.3 µs on an H200),
+    /// and of one launch on the device: the reading of an empty kernel, less the former and less
+    /// the kernel's own time (0.8 to 1 µs, depending on the process). Further launches of a call,
+    /// and the gaps between them, belong to the call and are not subtracted.
     ///
     /// # Errors
-    /// The device's. A device without stream memory operations fails here first.
+    /// The device's error. A device without stream memory operations fails here first.
     pub fn calibrate(&mut self) -> Result<f64> {
         let pair_ns = self.mean_raw(|_| Ok(()))?;
         self.cost_ns = pair_ns;
@@ -269,8 +268,8 @@ impl<D: TimedDevice> StreamClock<D> {
         Ok(self.cost_ns)
     }
 
-    /// Mean of the middle readings. Not the median: readings come in steps of 32 ns, and
-    /// on an H200 a null kernel's in two heaps 160 ns apart, between which a median jumps.
+    /// The mean of the middle readings. A median would jump: readings come in steps of 32 ns, and
+    /// those of an empty kernel on an H200 in two clusters 160 ns apart.
     fn mean_raw(&mut self, mut call: impl FnMut(&mut D) -> Result<()>) -> Result<f64> {
         let mut readings = Vec::with_capacity(CALIBRATION_READINGS);
         for _ in 0..CALIBRATION_READINGS {
@@ -284,7 +283,7 @@ impl<D: TimedDevice> StreamClock<D> {
         Ok(middle.iter().sum::<f64>() / middle.len() as f64)
     }
 
-    /// The device, to queue work on.
+    /// The device, for queueing work.
     pub fn device(&mut self) -> &mut D {
         &mut self.device
     }

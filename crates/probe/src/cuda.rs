@@ -1,4 +1,4 @@
-//! A CUDA device as the clock sees it: one stream of the caller's current context.
+//! A CUDA device for the clock: one stream of the caller's current context.
 
 use crate::Error;
 use crate::Result;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Instant;
 
-/// One stream of a CUDA device, with what timing on it needs.
+/// A stream of a CUDA device, and the resources for timing on it.
 pub struct Cuda {
     pub(crate) driver: &'static Driver,
     nvml: Option<Nvml>,
@@ -23,39 +23,39 @@ pub struct Cuda {
     pub(crate) stream: StreamHandle,
     word: Arc<PinnedWord>,
     word_on_device: DevicePointer,
-    /// By their marks.
+    /// The events, indexed by mark.
     events: [EventHandle; 3],
     flush: DevicePointer,
     flush_words: usize,
     flushes: u32,
-    /// `None` where no part of the L2 cache can be set aside.
+    /// `None` if no part of the L2 cache can be reserved.
     persisting: Option<PersistingCache>,
-    /// `None` where the driver compiles no PTX: there is then no run-up, and launching
-    /// is not known apart from work.
+    /// `None` if the driver does not compile PTX. The clock then has no run-up, and cannot separate
+    /// launch time from work.
     kernels: Option<Kernels>,
     epoch: Instant,
 }
 
-// SAFETY: the driver's handles may be used from any thread whose current context is the
-// one they belong to; `&mut self` keeps it to one thread at a time.
+// SAFETY: any thread whose current context is that of the driver's handles may use them.
+// `&mut self` restricts it to one thread at a time.
 unsafe impl Send for Cuda {}
 
 impl Cuda {
-    /// Device `ordinal` (as CUDA counts) and a stream of its current context; a null
-    /// stream is the legacy default stream. A thread without a context gets the
-    /// device's primary one, which is what frameworks use.
+    /// Opens device `ordinal` (in CUDA's numbering) and a stream of its current context; a null
+    /// stream is the legacy default stream. On a thread without a context, makes the device's
+    /// primary context current, which is the one that frameworks use.
     ///
     /// # Errors
-    /// No driver or device; a current context of another device.
+    /// The driver or the device is missing, or the current context belongs to another device.
     ///
     /// # Safety
-    /// The stream is null or a live `CUstream` of the current context, and stays so for
-    /// as long as this value.
+    /// The stream is null or a live `CUstream` of the current context, and lives as long as this
+    /// value.
     pub unsafe fn open(ordinal: i32, stream: *mut c_void) -> Result<Self> {
         let driver = Driver::get()?;
         let mut device = 0;
-        // SAFETY: here and below every out-pointer is to a live variable of the type
-        // that the driver's reference gives.
+        // SAFETY: here and below, every out-pointer is to a live variable of the type in the
+        // driver's reference.
         unsafe { cu!(driver, cuDeviceGet(&raw mut device, ordinal))? };
         enter_context(driver, ordinal, device)?;
         let (word, word_on_device) = PinnedWord::new(driver)?;
@@ -76,12 +76,12 @@ impl Cuda {
         };
         for mark in [Mark::Start, Mark::Stop, Mark::Flushed] {
             let event = &raw mut cuda.events[mark as usize];
-            // SAFETY: as above; DEFAULT keeps the time.
+            // SAFETY: as above. With the default flags, events have times.
             unsafe { cu!(driver, cuEventCreate(event, driver::EVENT_DEFAULT))? };
-            // Whatever an event sets up when first recorded is set up before any gate.
+            // The first record of an event may set it up, so it happens before any gate.
             cuda.record(mark)?;
         }
-        // Lazy loading ends with the first launch.
+        // Lazy loading is complete after the first launch.
         cuda.null_kernel()?;
         if cuda.kernels.is_some() {
             cuda.spin(0)?;
@@ -95,8 +95,9 @@ impl Cuda {
         self.events[mark as usize]
     }
 
-    /// Twice the last-level cache: Hopper's has two halves, each of which can keep its
-    /// own copy of a line, and once over would leave what was read through the other.
+    /// Allocates twice the last-level cache. Hopper's cache has two halves, each of which can have
+    /// its own copy of a line; a flush of one cache size would leave lines that were read through
+    /// the other half.
     fn allocate_flush(&mut self) -> Result<()> {
         let mut cache_bytes = 0;
         // SAFETY: as in `open`.
@@ -112,7 +113,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// Clocks, throttling, power, temperature and neighbours; `None` without NVML.
+    /// Clocks, throttling, power, temperature and number of other processes; `None` without NVML.
     pub fn state(&self) -> Option<NvmlState> {
         self.nvml.map(|nvml| nvml.state())
     }
@@ -122,13 +123,13 @@ impl Cuda {
         self.nvml.map(|nvml| nvml.facts()).unwrap_or_default()
     }
 
-    /// Marketing name of the device.
+    /// The device's marketing name.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn name(&self) -> Result<String> {
         let mut name: [c_char; 256] = [0; 256];
-        // SAFETY: the driver writes at most so many characters, the last of them a NUL.
+        // SAFETY: the driver writes at most the given number of characters, including a NUL.
         unsafe {
             cu!(
                 self.driver,
@@ -138,10 +139,10 @@ impl Cuda {
         }
     }
 
-    /// Queues a kernel of one thread that waits for this long by the device's own timer.
+    /// Queues a kernel of one thread that waits for `ns` by the device's own timer.
     ///
     /// # Errors
-    /// The driver's, or that it loads no kernels.
+    /// The driver's error, or the driver cannot load kernels.
     pub fn spin(&mut self, ns: u64) -> Result<()> {
         let kernels = self.kernels.as_ref();
         let unavailable = || Error::Unavailable("the driver does not load PTX".to_owned());
@@ -149,11 +150,11 @@ impl Cuda {
     }
 }
 
-/// Makes the primary context current on a thread that has none.
+/// Makes the primary context current on a thread without a context.
 ///
-/// It is retained and never released: the gate's word lives in it, and whoever still
-/// holds a [`ClosedGate`](crate::gate::ClosedGate) may write that word after the device
-/// is dropped. The process's end releases it.
+/// It is retained and never released, because the gate's word is allocated in it, and the owner of
+/// a [`ClosedGate`](crate::gate::ClosedGate) may write to that word after the device is dropped. It
+/// is released when the process ends.
 fn enter_context(driver: &'static Driver, ordinal: i32, device: c_int) -> Result<()> {
     let mut context: Context = ptr::null_mut();
     // SAFETY: as in `Cuda::open`.
@@ -174,7 +175,7 @@ fn enter_context(driver: &'static Driver, ordinal: i32, device: c_int) -> Result
     Ok(())
 }
 
-/// The functions of the persisting L2 cache, where the device has one.
+/// The functions of the persisting L2 cache, if the device has one.
 fn persisting_cache(driver: &'static Driver, device: c_int) -> Option<PersistingCache> {
     let mut bytes = 0;
     let attribute = driver::MAX_PERSISTING_L2_CACHE_SIZE;
@@ -191,7 +192,7 @@ fn persisting_cache(driver: &'static Driver, device: c_int) -> Option<Persisting
 
 fn nvml(driver: &'static Driver, device: c_int) -> Option<Nvml> {
     let mut bus_id: [c_char; 32] = [0; 32];
-    // SAFETY: the driver writes at most 32 characters, the last of them a NUL.
+    // SAFETY: the driver writes at most 32 characters, including a NUL.
     let bus_id = unsafe {
         cu!(
             driver,
@@ -215,8 +216,8 @@ impl TimedDevice for Cuda {
         if let Some(persisting) = &self.persisting {
             persisting.release(|function, code| self.driver.check(function, code))?;
         }
-        // Another value each time and never zero: a device may keep a fill that it can
-        // compress, or that changes nothing, without moving the bytes.
+        // A different value each time, and never zero: a device may skip the memory traffic of a
+        // fill that it can compress or that changes nothing.
         self.flushes = self.flushes.wrapping_add(1);
         let value = self.flushes.wrapping_mul(0x9E37_79B9) | 1;
         let (driver, at, words) = (self.driver, self.flush, self.flush_words);
@@ -224,14 +225,15 @@ impl TimedDevice for Cuda {
         unsafe { cu!(driver, cuMemsetD32Async(at, value, words, self.stream)) }
     }
 
-    /// The whole context, not the stream: a call may use streams of its own.
+    /// Waits for the whole context and not for the stream only, because a call may use streams of
+    /// its own.
     fn synchronise(&mut self) -> Result<()> {
         // SAFETY: no requirements.
         unsafe { cu!(self.driver, cuCtxSynchronize()) }
     }
 
     fn wait(&mut self, ticket: u32) -> Result<()> {
-        // SAFETY: the word outlives the wait: it is opened before anything is freed.
+        // SAFETY: the word outlives the wait, because the gate is opened before anything is freed.
         unsafe {
             cu!(
                 self.driver,
@@ -246,7 +248,7 @@ impl TimedDevice for Cuda {
     }
 
     fn record(&mut self, mark: Mark) -> Result<()> {
-        // SAFETY: the event lives as long as `self`, the stream as `open` demands.
+        // SAFETY: the event lives as long as `self`, and the stream as `open` requires.
         unsafe { cu!(self.driver, cuEventRecord(self.event(mark), self.stream)) }
     }
 
@@ -258,7 +260,7 @@ impl TimedDevice for Cuda {
     fn elapsed_ns(&mut self) -> Result<f64> {
         let mut milliseconds = 0f32;
         let (start, stop) = (self.event(Mark::Start), self.event(Mark::Stop));
-        // SAFETY: both events were recorded, with time.
+        // SAFETY: both events were recorded, with times.
         unsafe {
             cu!(
                 self.driver,
@@ -287,8 +289,9 @@ impl TimedDevice for Cuda {
 impl Drop for Cuda {
     fn drop(&mut self) {
         let driver = self.driver;
-        // SAFETY: all are ours and freed once. Failures cannot be reported: after a
-        // kernel's fault every one of these fails, and the process is lost to CUDA.
+        // SAFETY: all of these belong to `self` and are freed only here. Failures cannot be
+        // reported: after a kernel's fault, each of these calls fails, and the process cannot use
+        // CUDA any more.
         unsafe {
             for event in self.events {
                 if !event.is_null() {
@@ -302,29 +305,29 @@ impl Drop for Cuda {
     }
 }
 
-/// The gate's word: pinned memory of the host that the device reads.
+/// The gate's word: pinned host memory that the device reads.
 ///
-/// Owned through an `Arc`, by everyone who may still write it.
+/// It is shared through an `Arc` by everything that may still write to it.
 pub struct PinnedWord {
     driver: &'static Driver,
     word: *const AtomicU32,
 }
 
-// SAFETY: the memory is pinned for every thread (PORTABLE), and only touched as an atomic.
+// SAFETY: the memory is pinned for every thread (PORTABLE), and only accessed as an atomic.
 unsafe impl Send for PinnedWord {}
 // SAFETY: as above.
 unsafe impl Sync for PinnedWord {}
 
 impl PinnedWord {
-    /// Allocates the word, at zero, and gives it with its address on the device.
+    /// Allocates the word with the value zero, and returns it with its address on the device.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn new(driver: &'static Driver) -> Result<(Self, DevicePointer)> {
         let mut host: *mut c_void = ptr::null_mut();
         let flags = driver::MEM_HOST_ALLOC_PORTABLE | driver::MEM_HOST_ALLOC_DEVICEMAP;
-        // SAFETY: `host` is a live out-pointer. The memory is page-aligned, and written
-        // as an integer before anything refers to it as an atomic.
+        // SAFETY: `host` is a live out-pointer. The memory is page-aligned, and written as an
+        // integer before anything refers to it as an atomic.
         let pinned = unsafe {
             cu!(
                 driver,
@@ -347,14 +350,14 @@ impl PinnedWord {
 
 impl TicketWord for PinnedWord {
     fn raise(&self, ticket: u32) {
-        // SAFETY: allocated and initialised in `new`, freed in `drop` and not before.
+        // SAFETY: allocated and initialised in `new`, and freed only in `drop`.
         unsafe { &*self.word }.raise(ticket);
     }
 }
 
 impl Drop for PinnedWord {
     fn drop(&mut self) {
-        // SAFETY: ours, and the last owner lets go. A failure cannot be reported from here.
+        // SAFETY: the last owner frees it. A failure cannot be reported from here.
         unsafe { (self.driver.cuMemFreeHost)(self.word.cast_mut().cast()) };
     }
 }

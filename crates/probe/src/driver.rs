@@ -1,5 +1,5 @@
-//! Shared libraries opened at run time, so that nothing has to be there at build time, and the
-//! CUDA driver's functions that the clock needs.
+//! Opens shared libraries at run time, so that none is needed at build time; and the CUDA driver's
+//! functions that the clock needs.
 //!
 //! Reference: <https://docs.nvidia.com/cuda/cuda-driver-api/>.
 
@@ -9,10 +9,10 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr;
 use std::sync::OnceLock;
 
-// Part of the C library on every Unix; declared here rather than through a crate,
-// see Cargo.toml: foreign processes load this library, and a build script compiles it by
-// one call of rustc. So the driver's binding is this table, and not cudarc's, which the `cuda`
-// worker has.
+// Part of the C library on every Unix. They are declared here and not taken from a crate (see
+// Cargo.toml), because other processes load this library, and a build script compiles it with one
+// call of rustc. For the same reason the driver's binding is this table, and not cudarc, which the
+// `cuda` worker uses.
 unsafe extern "C" {
     fn dlopen(file: *const c_char, mode: c_int) -> *mut c_void;
     fn dlsym(library: *mut c_void, symbol: *const c_char) -> *mut c_void;
@@ -21,11 +21,12 @@ unsafe extern "C" {
 
 const RTLD_NOW: c_int = 2;
 
-/// An open shared library. Never closed: function pointers into it outlive every owner.
+/// An open shared library. It is never closed, because function pointers into it outlive all
+/// owners.
 #[derive(Clone, Copy)]
 pub struct Library(*mut c_void);
 
-// SAFETY: a handle that stays open, which dlsym may be given by any thread.
+// SAFETY: the handle stays open, and any thread may pass it to dlsym.
 unsafe impl Send for Library {}
 // SAFETY: as above.
 unsafe impl Sync for Library {}
@@ -33,8 +34,8 @@ unsafe impl Sync for Library {}
 impl Library {
     /// Opens a library by its plain name, through the loader's usual search.
     pub fn open(name: &CStr) -> Result<Self> {
-        // SAFETY: the name ends with a NUL; constructors of the driver's libraries are
-        // what every CUDA program runs.
+        // SAFETY: the name ends with a NUL. Every CUDA program runs the constructors of the
+        // driver's libraries.
         let library = unsafe { dlopen(name.as_ptr(), RTLD_NOW) };
         if library.is_null() {
             return Err(Error::Unavailable(last_error(name)));
@@ -42,10 +43,10 @@ impl Library {
         Ok(Self(library))
     }
 
-    /// Address of the first of these symbols that the library has.
+    /// The address of the first of these symbols that the library has.
     pub fn symbol(&self, names: &[&CStr]) -> Result<*mut c_void> {
         for name in names {
-            // SAFETY: the library is open for good, the name ends with a NUL.
+            // SAFETY: the library is never closed, and the name ends with a NUL.
             let address = unsafe { dlsym(self.0, name.as_ptr()) };
             if !address.is_null() {
                 return Ok(address);
@@ -56,9 +57,10 @@ impl Library {
     }
 }
 
-/// The loader's own words for its last failure.
+/// The loader's message about its last failure.
 fn last_error(about: &CStr) -> String {
-    // SAFETY: dlerror gives NULL or a string of this thread, copied before the next call.
+    // SAFETY: dlerror returns NULL or a string of this thread, which is copied before the next
+    // call.
     let words = unsafe {
         let words = dlerror();
         (!words.is_null()).then(|| CStr::from_ptr(words).to_string_lossy().into_owned())
@@ -68,8 +70,8 @@ fn last_error(about: &CStr) -> String {
 
 /// A table of functions of one library: a struct with a pointer for each, and `load`.
 ///
-/// After the name come the symbols to try, best first: the driver keeps an old
-/// interface under the plain name and puts the present one behind `_v2`.
+/// After each name come the symbols to try, best first: the driver keeps an old interface under the
+/// plain name, and has the present one under `_v2`.
 macro_rules! functions {
     ($(#[$doc:meta])* $table:ident, $file:literal, $status:ty;
      $($name:ident [$($symbol:literal),+] ($($argument:ty),* $(,)?);)+) => {
@@ -78,19 +80,19 @@ macro_rules! functions {
         pub struct $table { $(pub $name: unsafe extern "C" fn($($argument),*) -> $status,)+ }
 
         impl $table {
-            /// Opens the library and finds every function.
+            /// Opens the library and looks up every function.
             #[allow(dead_code)]
             pub fn load() -> $crate::Result<Self> {
                 Self::find_in($crate::driver::Library::open($file)?)
             }
 
-            /// Finds every function in a library that is open.
+            /// Looks up every function in an open library.
             pub fn find_in(library: $crate::driver::Library) -> $crate::Result<Self> {
                 Ok(Self {
                     $($name: {
                         let address = library.symbol(&[$($symbol),+])?;
-                        // SAFETY: the symbol is this function, with the signature that
-                        // NVIDIA's header gives it and keeps for as long as the name.
+                        // SAFETY: the symbol is this function, with the signature in NVIDIA's
+                        // header, which does not change for a name.
                         unsafe {
                             std::mem::transmute::<
                                 *mut std::ffi::c_void,
@@ -125,7 +127,7 @@ pub const STREAM_WAIT_VALUE_GEQ: c_uint = 0;
 pub const EVENT_DEFAULT: c_uint = 0;
 
 functions! {
-    /// libcuda, under the names of cuda.h without their version suffix.
+    /// libcuda. Functions have the names in cuda.h without version suffixes.
     Driver, c"libcuda.so.1", c_int;
     cuInit [c"cuInit"] (c_uint);
     cuGetErrorName [c"cuGetErrorName"] (c_int, *mut *const c_char);
@@ -160,18 +162,19 @@ functions! {
 }
 
 functions! {
-    /// The persisting part of the L2 cache, which drivers before CUDA 11 do not have.
+    /// Functions for the persisting part of the L2 cache, which drivers before CUDA 11 do not have.
     PersistingCache, c"libcuda.so.1", c_int;
     cuCtxResetPersistingL2Cache [c"cuCtxResetPersistingL2Cache"] ();
     cuCtxSetLimit [c"cuCtxSetLimit"] (c_uint, usize);
 }
 
 impl PersistingCache {
-    /// Gives lines that persist in the L2 cache back to all accesses, and sets nothing aside for
-    /// others. A flush writes through the rest of the cache alone: keys and values that a call
-    /// had made persist were read from L2 by the next, in 0.81 to 0.88 of the time on an H100.
+    /// Returns lines that persist in the L2 cache to normal use, and reserves nothing for
+    /// persisting ones. A flush only writes through the rest of the cache: keys and values that a
+    /// call had made persistent were read from L2 by the next call, in 0.81 to 0.88 of the time on
+    /// an H100.
     pub fn release(&self, check: impl Fn(&'static str, c_int) -> Result<()>) -> Result<()> {
-        // SAFETY: both take the current context, which the caller has entered.
+        // SAFETY: both use the current context, which the caller has entered.
         let (reset, limit) = unsafe {
             (
                 (self.cuCtxResetPersistingL2Cache)(),
@@ -182,8 +185,7 @@ impl PersistingCache {
             ("cuCtxResetPersistingL2Cache", reset),
             ("cuCtxSetLimit", limit),
         ] {
-            // Devices before compute capability 8.0, under MPS and in some MIG instances have no
-            // such part.
+            // Not supported before compute capability 8.0, under MPS, and in some MIG instances.
             if code != NOT_SUPPORTED && code != UNSUPPORTED_LIMIT {
                 check(function, code)?;
             }
@@ -193,7 +195,7 @@ impl PersistingCache {
 }
 
 impl Driver {
-    /// The driver, loaded and initialised once in the process.
+    /// The driver, loaded and initialised once for the process.
     pub fn get() -> Result<&'static Self> {
         static DRIVER: OnceLock<Result<Driver>> = OnceLock::new();
         let loaded = DRIVER.get_or_init(|| {
@@ -205,17 +207,17 @@ impl Driver {
         loaded.as_ref().map_err(Clone::clone)
     }
 
-    /// An error that names the function and the driver's word for the code.
+    /// Converts a code to a result; an error has the function and the driver's name for the code.
     pub fn check(&self, function: &'static str, code: c_int) -> Result<()> {
         // SAFETY: the driver writes a pointer to a static string, or leaves NULL.
         unsafe { check_by(self.cuGetErrorName, function, code) }
     }
 }
 
-/// An error that names the function, and the code by the library's word for it.
+/// Converts a code to a result; an error has the function and the library's name for the code.
 ///
 /// # Safety
-/// `name_of` writes a pointer to a string that stays, or leaves NULL.
+/// `name_of` writes a pointer to a static string, or leaves NULL.
 pub unsafe fn check_by(
     name_of: unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int,
     function: &'static str,
@@ -225,7 +227,7 @@ pub unsafe fn check_by(
         return Ok(());
     }
     let mut name: *const c_char = ptr::null();
-    // SAFETY: the caller's.
+    // SAFETY: required of the caller.
     let name = unsafe {
         name_of(code, &raw mut name);
         (!name.is_null()).then(|| CStr::from_ptr(name).to_string_lossy().into_owned())
@@ -237,7 +239,7 @@ pub unsafe fn check_by(
     })
 }
 
-/// Calls a driver function by name and turns its status into a `Result`.
+/// Calls a driver function by name and converts its status to a `Result`.
 macro_rules! cu {
     ($driver:expr, $function:ident($($argument:expr),* $(,)?)) => {{
         let driver: &$crate::driver::Driver = $driver;
@@ -251,7 +253,7 @@ mod tests {
     use super::*;
     use std::sync::Mutex;
 
-    /// Calls of the table, and the status that each gives.
+    /// Calls of the table, and the status that each returns.
     static CALLS: Mutex<(Vec<String>, [c_int; 2])> = Mutex::new((Vec::new(), [0; 2]));
 
     unsafe extern "C" fn reset() -> c_int {

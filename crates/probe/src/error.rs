@@ -1,18 +1,18 @@
-//! Errors, and how an entry point of the C interface ends: a code, and a text to ask for.
+//! Errors, and their form in the C interface: a code, and a text that can be queried.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The reason why the clock has no reading. Every failure is an answer; none is a panic.
+/// The reason for which the clock has no reading. Failures never panic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
-    /// No driver, no device, or a driver without what the clock needs.
+    /// The driver or the device is missing, or the driver lacks functions that the clock needs.
     Unavailable(String),
-    /// No CUPTI, or one that is of no use here.
+    /// CUPTI is missing, or cannot be used here.
     NoCensus(String),
-    /// No hardware counters: no CUPTI that counts, or no permission.
+    /// Hardware counters are not available: CUPTI cannot count, or lacks permission.
     NoCounters(String),
     /// A driver function failed.
     Cuda {
@@ -20,14 +20,14 @@ pub enum Error {
         function: &'static str,
         /// The `CUresult`.
         code: i32,
-        /// The driver's word for the code, where it has one.
+        /// The driver's name for the code, if it has one.
         name: String,
     },
     /// An argument out of range, or a null pointer.
     Argument(String),
-    /// A sample ended that was not begun, or begun twice.
+    /// A sample ended that was not begun, or was begun twice.
     Order(&'static str),
-    /// The timed call said that it failed.
+    /// The timed call reported a failure.
     Call(String),
 }
 
@@ -54,18 +54,18 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// All went well.
+/// Success.
 pub const OK: c_int = 0;
-/// No driver, no device, no stream memory operations; for the census and counters, no CUPTI or no
-/// permission.
+/// The driver, the device or stream memory operations are missing; for the census and counters,
+/// CUPTI or permission.
 pub const UNAVAILABLE: c_int = 1;
-/// The driver failed, or the timed call's work did.
+/// The driver failed, or the timed call's work.
 pub const CUDA_FAILED: c_int = 2;
 /// A null or out-of-range argument.
 pub const BAD_ARGUMENT: c_int = 3;
 /// `sample_end` without `sample_begin`.
 pub const WRONG_ORDER: c_int = 4;
-/// The callback said that the call failed.
+/// The callback reported that the call failed.
 pub const CALL_FAILED: c_int = 5;
 /// A bug in the clock.
 pub const PANICKED: c_int = 7;
@@ -86,12 +86,12 @@ fn code(error: &Error) -> c_int {
 
 fn remember(words: String) {
     let words = CString::new(words.replace('\0', " ")).unwrap_or_default();
-    // A thread that is ending has no last error, and none can ask for it.
+    // A thread that is ending has no last error, and cannot query it.
     let _ = LAST_ERROR.try_with(|last| *last.borrow_mut() = words);
 }
 
-/// Runs an entry: an error becomes a code and words, and no panic leaves this library
-/// (unwinding into a caller in another language is undefined).
+/// Runs an entry point. Converts an error to a code and a text, and catches panics, because
+/// unwinding into a caller in another language is undefined.
 pub fn entry(work: impl FnOnce() -> Result<()>) -> c_int {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(())) => OK,
@@ -106,7 +106,7 @@ pub fn entry(work: impl FnOnce() -> Result<()>) -> c_int {
     }
 }
 
-/// Words of this thread's last failure; valid until its next one.
+/// The text of this thread's last failure, valid until its next failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn regatta_probe_last_error() -> *const c_char {
     LAST_ERROR
@@ -120,7 +120,7 @@ mod tests {
     use std::ffi::CStr;
 
     fn words() -> String {
-        // SAFETY: a string of this thread, copied before its next failure.
+        // SAFETY: a string of this thread, which is copied before its next failure.
         let words = unsafe { CStr::from_ptr(regatta_probe_last_error()) };
         words.to_str().unwrap().to_owned()
     }

@@ -1,32 +1,32 @@
-//! The gate: a word in memory that the stream waits for and the host writes.
+//! The gate: a word in memory that the host writes and the stream waits for.
 //!
-//! While it is closed the host can queue start event, call and stop event in its own
-//! time; once it opens the device passes from one to the next without waiting for the
-//! host. nvbench's blocking kernel does the same with a spinning kernel; a stream
-//! memory operation leaves every SM free and needs no kernel to be loaded.
+//! While the gate is closed, the host can queue start event, call and stop event at its own pace.
+//! Once it opens, the device passes from one to the next without waiting for the host. nvbench's
+//! blocking kernel does the same with a spinning kernel; a stream memory operation leaves every SM
+//! free and needs no kernel.
 //!
-//! Tickets only grow, and the stream waits for *at least* its ticket. So opening twice,
-//! late, or from two threads is harmless, and nothing ever has to be reset.
+//! Tickets only grow, and the stream waits for *at least* its ticket. So opening twice, late, or
+//! from two threads is harmless, and nothing has to be reset.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// A ticket that never decreases, written by the host and waited for by a stream.
+/// A ticket that never decreases. The host writes it, and a stream waits for it.
 pub trait TicketWord: Send + Sync {
-    /// Lets every wait for this ticket or an earlier one through.
+    /// Releases every wait for this ticket or an earlier one.
     fn raise(&self, ticket: u32);
 }
 
 impl TicketWord for AtomicU32 {
-    /// Release: what the host wrote before is visible to work that the gate lets through.
+    /// Release ordering: earlier writes of the host are visible to work behind the gate.
     fn raise(&self, ticket: u32) {
         self.fetch_max(ticket, Ordering::Release);
     }
 }
 
-/// The state that the watchdog thread and the clock share.
+/// State that the watchdog thread and the clock share.
 struct SharedGate {
     word: Arc<dyn TicketWord>,
     state: Mutex<GateState>,
@@ -34,9 +34,9 @@ struct SharedGate {
 
 #[derive(Default)]
 struct GateState {
-    /// The closed gate's ticket, and when to open it whatever happens.
+    /// The closed gate's ticket, and the time at which to open it in any case.
     closed: Option<(u32, Instant)>,
-    /// The last ticket that the watchdog, not the clock, let through.
+    /// The last ticket that the watchdog released in place of the clock.
     forced: u32,
     ending: bool,
 }
@@ -48,21 +48,20 @@ impl SharedGate {
     }
 }
 
-/// Opens the gate when a call takes too long: one that synchronises inside would wait
-/// for the device, which waits for the gate (a deadlock; nvbench ends the process
-/// there, nvbench#240).
+/// Opens the gate if a call takes too long. A call that synchronises waits for the device, which
+/// waits for the gate: a deadlock (nvbench ends the process there, nvbench#240).
 pub struct Watchdog {
     shared: Arc<SharedGate>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watchdog {
-    /// Starts the thread; it looks `limit / 4` apart, so a gate is closed for at most
-    /// `1.25 · limit`. Looking now and then costs no wake-up per sample, which would
-    /// disturb the call on a machine with few cores.
+    /// Starts the thread. It checks every `limit / 4`, so a gate is closed for at most
+    /// `1.25 · limit`. Such checks need no wake-up for each sample, which would disturb the call on
+    /// a machine with few cores.
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// The thread cannot be started.
     pub fn start(word: Arc<dyn TicketWord>, limit: Duration) -> std::io::Result<Self> {
         let shared = Arc::new(SharedGate {
             word,
@@ -79,8 +78,8 @@ impl Watchdog {
         })
     }
 
-    /// Takes note that a gate is about to be closed. From here on it will be opened:
-    /// by [`ClosedGate::open`], by dropping the guard, or at `deadline`.
+    /// Registers a gate that is about to be closed. From here on it will be opened: by
+    /// [`ClosedGate::open`], by dropping the guard, or at `deadline`.
     #[must_use]
     pub fn close(&self, ticket: u32, deadline: Instant) -> ClosedGate {
         self.shared.state().closed = Some((ticket, deadline));
@@ -92,7 +91,7 @@ impl Watchdog {
 }
 
 impl Drop for Watchdog {
-    /// Waits for the thread: it must not write a word whose memory is freed next.
+    /// Waits for the thread, which must not write to a word whose memory is freed next.
     fn drop(&mut self) {
         {
             let mut state = self.shared.state();
@@ -103,7 +102,7 @@ impl Drop for Watchdog {
         }
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // It panics nowhere, and if it did there is nothing left to do here.
+            // It does not panic; if it did, nothing would be left to do here.
             let _ = thread.join();
         }
     }
@@ -126,18 +125,18 @@ fn watch(shared: &SharedGate, pause: Duration) {
     }
 }
 
-/// A gate that is closed, or is about to be. Dropping it opens it.
+/// A gate that is closed or about to be closed. Dropping it opens it.
 ///
-/// No path out of a sample may leave the gate closed, neither an error nor a panic in
-/// the timed call: the stream, and everything that anyone queues on it later, would
-/// wait for ever, and so would the driver at the end of the process.
+/// No exit from a sample may leave the gate closed, neither an error nor a panic in the timed call:
+/// the stream, everything that is queued on it later, and the driver at the end of the process
+/// would wait forever.
 pub struct ClosedGate {
     shared: Arc<SharedGate>,
     ticket: u32,
 }
 
 impl ClosedGate {
-    /// Opens the gate; true if the watchdog had to do it before.
+    /// Opens the gate. Returns true if the watchdog has already opened it.
     pub fn open(self) -> bool {
         self.release()
     }
@@ -145,7 +144,8 @@ impl ClosedGate {
     fn release(&self) -> bool {
         self.shared.word.raise(self.ticket);
         let mut state = self.shared.state();
-        // Only its own: a guard that outlived its sample must not disarm the next one.
+        // Clears only its own ticket: a guard that outlives its sample must not disarm the next
+        // one.
         if matches!(state.closed, Some((ticket, _)) if ticket == self.ticket) {
             state.closed = None;
         }

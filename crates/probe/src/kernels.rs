@@ -1,12 +1,12 @@
-//! The clock's own kernels: one that does nothing, and one that waits for a given time.
+//! The clock's own kernels: an empty one, and one that waits for a given time.
 
 use crate::Result;
 use crate::driver::{Driver, FunctionHandle, ModuleHandle, StreamHandle, cu};
 use std::ffi::{CStr, c_void};
 use std::ptr;
 
-/// PTX, which the driver compiles for any device. `regatta_spin` waits by
-/// `%globaltimer`, the one timer whose unit does not depend on the clock of the SMs.
+/// PTX, which the driver compiles for any device. `regatta_spin` waits by `%globaltimer`, the only
+/// timer whose unit does not depend on the clock of the SMs.
 const PTX: &CStr = c".version 6.0
 .target sm_70
 .address_size 64
@@ -25,7 +25,7 @@ again:
 }
 ";
 
-/// The kernels, loaded.
+/// The loaded kernels.
 pub struct Kernels {
     driver: &'static Driver,
     module: ModuleHandle,
@@ -34,10 +34,10 @@ pub struct Kernels {
 }
 
 impl Kernels {
-    /// Loads them into the current context.
+    /// Loads the kernels into the current context.
     ///
     /// # Errors
-    /// The driver's, where it does not compile PTX.
+    /// The driver's error, for example if it does not compile PTX.
     pub fn load(driver: &'static Driver) -> Result<Self> {
         let mut kernels = Self {
             driver,
@@ -45,7 +45,7 @@ impl Kernels {
             null: ptr::null_mut(),
             spin: ptr::null_mut(),
         };
-        // SAFETY: PTX text and names end with a NUL; out-pointers are to live fields.
+        // SAFETY: PTX text and names end with a NUL. Out-pointers are to live fields.
         unsafe {
             cu!(
                 driver,
@@ -64,7 +64,7 @@ impl Kernels {
         Ok(kernels)
     }
 
-    /// Queues the kernel that does nothing.
+    /// Queues the empty kernel.
     pub fn null(&self, stream: StreamHandle) -> Result<()> {
         self.launch(self.null, stream, &mut [])
     }
@@ -80,8 +80,8 @@ impl Kernels {
         stream: StreamHandle,
         arguments: &mut [*mut c_void],
     ) -> Result<()> {
-        // SAFETY: the kernels take exactly these arguments, which the driver copies
-        // before it returns, and write no memory.
+        // SAFETY: the kernels take exactly these arguments, which the driver copies before it
+        // returns. They write no memory.
         unsafe {
             let (driver, arguments, none) = (self.driver, arguments.as_mut_ptr(), ptr::null_mut());
             cu!(
@@ -95,7 +95,8 @@ impl Kernels {
 impl Drop for Kernels {
     fn drop(&mut self) {
         if !self.module.is_null() {
-            // SAFETY: ours, unloaded once. A failure cannot be reported from here.
+            // SAFETY: loaded by `load`, and unloaded only here. A failure cannot be reported from
+            // here.
             unsafe { (self.driver.cuModuleUnload)(self.module) };
         }
     }

@@ -1,13 +1,12 @@
-//! regatta's GPU clock: what one call costs the device and the host.
+//! regatta's GPU clock: the time of a call on the device and on the host.
 //!
-//! [`clock`] is the timing contract and reads from top to bottom; it knows a device
-//! only as the trait [`TimedDevice`], so the whole contract runs against a simulated one in
-//! the tests. [`cuda`] is the real device. [`capi`] is the same clock for callers in
-//! other languages, so that every framework is timed by the same code; [`xla`] adds what
-//! JAX needs, which hides its stream.
+//! [`clock`] is the timing method and reads from top to bottom. It knows a device only as the trait
+//! [`TimedDevice`], so tests run all of it on a simulated device. [`cuda`] is the real device.
+//! [`capi`] makes the same clock available to other languages, so that every framework is timed by
+//! the same code; [`xla`] adds support for JAX, which hides its stream.
 //!
-//! Nothing is linked: the driver's libraries are opened when first needed, and on a
-//! machine without them every entry answers [`Error::Unavailable`].
+//! Nothing is linked: the driver's libraries are opened on first use, and on a machine without them
+//! every entry point returns [`Error::Unavailable`].
 
 pub mod capi;
 pub mod census;
@@ -28,5 +27,5 @@ pub use cuda::Cuda;
 pub use error::{Error, Result};
 pub use nvml::{NvmlFacts, NvmlState};
 
-/// Version of the clock's method: two readings compare only under the same one.
+/// Version of the clock's method. Only readings with the same version can be compared.
 pub const VERSION: &str = "0.2";

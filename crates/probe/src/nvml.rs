@@ -1,4 +1,4 @@
-//! The device's own state, through NVML.
+//! The device's state as NVML reports it.
 //!
 //! Reference: <https://docs.nvidia.com/deploy/nvml-api/>.
 
@@ -46,7 +46,7 @@ functions! {
         (Handle, *mut c_uint, *mut ProcessInfo);
 }
 
-/// The device's load besides the call: evidence for judging samples later.
+/// The device's state besides the call, as evidence for judging samples later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NvmlState {
     /// Clock of the SMs.
@@ -59,7 +59,7 @@ pub struct NvmlState {
     pub power_mw: Option<u32>,
     /// Temperature of the chip.
     pub temperature_c: Option<u32>,
-    /// Compute processes on the device apart from this one.
+    /// The number of other processes that compute on the device.
     pub other_processes: Option<u32>,
 }
 
@@ -74,7 +74,7 @@ pub struct NvmlFacts {
     pub mig: Option<bool>,
 }
 
-/// One device as NVML knows it.
+/// A device in NVML.
 #[derive(Clone, Copy)]
 pub struct Nvml {
     functions: &'static NvmlFunctions,
@@ -82,13 +82,13 @@ pub struct Nvml {
 }
 
 impl Nvml {
-    /// Finds a device by its PCI bus: `CUDA_VISIBLE_DEVICES` renumbers devices for
-    /// CUDA, not for NVML.
+    /// Finds a device by its PCI bus id, because `CUDA_VISIBLE_DEVICES` renumbers devices for CUDA
+    /// and not for NVML.
     pub fn by_bus_id(bus_id: &CStr) -> Result<Self> {
         static FUNCTIONS: OnceLock<Result<NvmlFunctions>> = OnceLock::new();
         let functions = FUNCTIONS.get_or_init(|| {
             let functions = NvmlFunctions::load()?;
-            // SAFETY: no requirements. Never shut down: a framework may use it too.
+            // SAFETY: no requirements. It is never shut down, because a framework may use it too.
             let status = unsafe { (functions.nvmlInit)() };
             check("nvmlInit", status)?;
             Ok(functions)
@@ -102,7 +102,7 @@ impl Nvml {
         Ok(Self { functions, handle })
     }
 
-    /// Clock of the SMs now.
+    /// The present clock of the SMs.
     pub fn sm_mhz(&self) -> Option<u32> {
         self.clock(CLOCK_SM)
     }
@@ -115,7 +115,7 @@ impl Nvml {
         })
     }
 
-    /// Everything at once. Fields that this device does not tell are `None`.
+    /// The whole state. Fields that this device does not report are `None`.
     pub fn state(&self) -> NvmlState {
         let f = self.functions;
         // SAFETY: as in `clock`.
@@ -170,9 +170,9 @@ impl Nvml {
             )
         };
         match status {
-            // This process holds a context, so one of them is it: by count, because in
-            // a container NVML may give the process ids of the host.
-            // If NVML lists not even that one, it sees no others either.
+            // One of these is this process, which has a context. It is subtracted from the count,
+            // because in a container NVML may report process ids of the host. If NVML does not even
+            // list this process, it does not see others either.
             SUCCESS => count.checked_sub(1),
             INSUFFICIENT_SIZE => Some(count.max(processes.len() as c_uint)),
             _ => None,

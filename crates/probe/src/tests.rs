@@ -1,4 +1,4 @@
-//! The contract, compared with the simulated device.
+//! Tests of the timing method on a simulated device.
 
 use crate::Result;
 use crate::clock::{CacheState, Mark, Sample, StreamClock, TimedDevice};
@@ -8,10 +8,11 @@ use std::time::Duration;
 
 const KERNEL_NS: u64 = 20_000;
 
-/// No honest call of the simulation may meet the watchdog on a slow machine.
+/// So long that the watchdog never interferes with an honest call of the simulation on a slow
+/// machine.
 const NEVER: Duration = Duration::from_secs(3_600);
 
-/// For calls that meet it on purpose.
+/// For calls that are meant to trigger the watchdog.
 const SOON: Duration = Duration::from_millis(2);
 
 fn clock() -> StreamClock<Mock> {
@@ -83,8 +84,8 @@ fn calibration_reads_the_pair_and_the_null_kernel() {
     assert_eq!(clock.calibrate().unwrap(), overhead);
 }
 
-/// The simulation's gate blocks the calling thread for good, as a driver would: only
-/// the watchdog's own thread can end this test.
+/// The simulation's gate blocks the calling thread for good, as a driver would. Only the watchdog's
+/// thread can end this test.
 #[test]
 fn a_call_that_synchronises_is_let_through_and_says_so() {
     let mut clock = clock();
@@ -101,7 +102,7 @@ fn a_call_that_synchronises_is_let_through_and_says_so() {
         "it waited for the host"
     );
     assert!(clock.device().gate_is_open());
-    // The next sample is an honest one again.
+    // The next sample is honest again.
     clock.limited(NEVER);
     let sample = clock.sample(CacheState::Cold, kernel).unwrap();
     assert!(!sample.synchronised);

@@ -1,10 +1,10 @@
 //! The end of a computation, marked from inside XLA.
 //!
-//! JAX shows no stream, and may queue a computation's work from a thread of its own,
-//! after the call has returned. So the last operation of a computation under test is a
-//! custom call, the *marker*, which depends on every result. XLA runs its handler on the
-//! host at the moment when all the computation's work is queued, and hands it the
-//! stream: there the stop event is recorded, by whatever thread that is.
+//! JAX does not expose streams, and may queue a computation's work from a thread of its own after
+//! the call has returned. So the last operation of a computation under test is a custom call, the
+//! *marker*, which depends on every result. XLA runs its handler on the host when all of the
+//! computation's work is queued, and passes the stream. The handler records the stop event on it,
+//! in whatever thread it runs.
 //!
 //! ```text
 //! begin                            as in clock.rs: gate closed, start event queued
@@ -21,10 +21,9 @@
 //!                            double *clock_mhz, uint32_t *flags);
 //! ```
 //!
-//! The rules of the C interface hold (capi.rs). A sample begun here is given up by
-//! `regatta_probe_sample_cancel`. Of several `calls` the last marker counts. `late_ns` is
-//! how long after `end` was entered it ran: 0 where the call returns with all its work
-//! queued.
+//! The rules of the C interface apply (capi.rs). `regatta_probe_sample_cancel` cancels a sample
+//! that was begun here. If there are several `calls`, the last marker counts. `late_ns` is the time
+//! from the start of `end` to the marker: 0 if the call returns with all its work queued.
 
 mod ffi;
 
@@ -41,25 +40,26 @@ use std::ptr;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A computation that has not marked its end after this long has failed. The watchdog
-/// has opened the gate long before.
+/// The time after which a computation without a mark has failed. The watchdog has opened the gate
+/// long before.
 const MARK_LIMIT: Duration = Duration::from_secs(5);
 
-/// The markers of this process: XLA hands a handler nothing that tells whose it is.
+/// The markers of this process. They are global, because XLA passes nothing to a handler that
+/// identifies the clock.
 static MARKS: Marks = Marks::new();
 
-/// An event and its stream, on their way to the thread that queues.
+/// An event and its stream, for the thread that queues the event.
 struct StopEvent {
     event: EventHandle,
     stream: StreamHandle,
 }
 
-// SAFETY: the driver's handles may be used from any thread of the process.
+// SAFETY: any thread of the process may use the driver's handles.
 unsafe impl Send for StopEvent {}
 
 impl StopEvent {
     fn queue(&self, cuda: &'static crate::driver::Driver) -> Result<()> {
-        // SAFETY: both live as long as the clock, which holds the `Awaited`.
+        // SAFETY: both live as long as the clock, which owns the `Awaited`.
         unsafe { cu!(cuda, cuEventRecord(self.event, self.stream)) }
     }
 }
@@ -74,16 +74,16 @@ fn await_marks(cuda: &Cuda, calls: u32) -> Awaited {
     MARKS.wait_for(stream.addr(), calls, record)
 }
 
-/// The handler of the custom call that marks a computation's end. It gives XLA no error:
-/// a marker that cannot mark is the sample's failure, not the computation's.
+/// The handler of the custom call that marks a computation's end. It never returns an error to XLA:
+/// if a marker fails, the sample fails and not the computation.
 ///
 /// # Safety
-/// To be called by XLA alone, as an `XLA_FFI_Handler`.
+/// Only XLA may call it, as an `XLA_FFI_Handler`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn regatta_probe_xla_mark(frame: *mut c_void) -> ErrorHandle {
     entry(|| {
         let frame = frame.cast::<CallFrame>().cast_const();
-        // SAFETY: the caller's.
+        // SAFETY: required of the caller.
         unsafe {
             if !ffi::answer_metadata(frame) {
                 MARKS.mark(ffi::stream(frame));
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn regatta_probe_xla_mark(frame: *mut c_void) -> ErrorHand
     ptr::null_mut()
 }
 
-/// The `CUstream` that XLA queued the last marked computation on.
+/// Returns the `CUstream` on which XLA queued the last marked computation.
 ///
 /// # Safety
 /// `stream` is writable.
@@ -105,29 +105,28 @@ pub unsafe extern "C" fn regatta_probe_xla_stream(stream: *mut *mut c_void) -> c
             return Err(missing("where to put the stream"));
         }
         let address = MARKS.stream()?;
-        // SAFETY: not null, and the caller's.
+        // SAFETY: not null, and the caller guarantees that it is writable.
         unsafe { stream.write(ptr::with_exposed_provenance_mut(address)) };
         Ok(())
     })
 }
 
-/// As `regatta_probe_sample_begin`, for so many calls of a computation that ends with a
-/// marker.
+/// As `regatta_probe_sample_begin`, for `calls` calls of a computation that ends with a marker.
 ///
 /// # Safety
-/// The handle is null, or of `regatta_probe_open` and not closed, and used by this thread
-/// alone.
+/// The handle is null, or comes from `regatta_probe_open`, is not closed, and is used by this
+/// thread only.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn regatta_probe_xla_begin(
     handle: *mut Probe,
     cold: c_int,
     calls: u32,
 ) -> c_int {
-    // SAFETY: the caller's, of the handle and of the other pointers.
+    // SAFETY: required of the caller, for the handle and the other pointers.
     unsafe {
         with_probe(handle, |probe| {
             probe.begun = None;
-            // First, so that nothing of ours stands between the start event and the call.
+            // Done first, so that this code does nothing between the start event and the call.
             probe.awaited = Some(await_marks(probe.clock.device(), calls));
             probe.begun = Some(probe.clock.begin(cache(cold))?);
             Ok(())
@@ -135,11 +134,11 @@ pub unsafe extern "C" fn regatta_probe_xla_begin(
     }
 }
 
-/// Waits for the marker, then as `regatta_probe_sample_end`.
+/// Waits for the marker, and then does the same as `regatta_probe_sample_end`.
 ///
 /// # Safety
-/// The handle is null, or of `regatta_probe_open` and not closed, and used by this thread
-/// alone; the pointers are null or writable.
+/// The handle is null, or comes from `regatta_probe_open`, is not closed, and is used by this
+/// thread only. The pointers are null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn regatta_probe_xla_end(
     handle: *mut Probe,
@@ -148,7 +147,7 @@ pub unsafe extern "C" fn regatta_probe_xla_end(
     clock_mhz: *mut f64,
     flags_out: *mut u32,
 ) -> c_int {
-    // SAFETY: the caller's, of the handle and of the other pointers.
+    // SAFETY: required of the caller, for the handle and the other pointers.
     unsafe {
         with_probe(handle, |probe| {
             let (Some(begun), Some(awaited)) = (probe.begun.take(), probe.awaited.take()) else {
@@ -169,35 +168,35 @@ pub unsafe extern "C" fn regatta_probe_xla_end(
     }
 }
 
-/// The action of the next marker that runs.
+/// The action of the next marker.
 pub(crate) type RecordStop = Box<dyn FnOnce() -> Result<()> + Send>;
 
-/// The meeting point of markers and samples.
+/// Connects markers with samples.
 pub(crate) struct Marks {
     state: Mutex<MarkState>,
     marked: Condvar,
 }
 
 struct MarkState {
-    /// The stream that XLA passed to the last marker, or the reason why it passed none.
+    /// The stream that XLA passed to the last marker, or the reason for which it passed none.
     stream: Option<std::result::Result<usize, String>>,
     ticket: u64,
     waiting: Option<Waiting>,
-    /// The last marker that was waited for: its ticket, and the host's time before the
-    /// stop event was queued.
+    /// The last marker that a sample waited for: its ticket, and the host's time before the stop
+    /// event was queued.
     mark: Option<(u64, Result<Instant>)>,
 }
 
 struct Waiting {
     ticket: u64,
     stream: usize,
-    /// Markers until the one that counts.
+    /// The number of markers before the one that counts.
     before: u32,
     record: RecordStop,
 }
 
-/// A sample that waits for its marker. Dropped, it waits no more: no marker that runs
-/// later touches the sample's event.
+/// A sample that waits for its marker. Dropping it ends the waiting: later markers do not touch the
+/// sample's event.
 pub(crate) struct Awaited {
     marks: &'static Marks,
     ticket: u64,
@@ -221,7 +220,7 @@ impl Marks {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The `calls`-th marker from now on runs `record`, which queues the stop event on
+    /// Makes the `calls`-th marker from now on run `record`, which queues the stop event on
     /// `stream`.
     pub(crate) fn wait_for(
         &'static self,
@@ -244,8 +243,8 @@ impl Marks {
         }
     }
 
-    /// A marker ran. The lock is held while the event is recorded, so that whoever gives
-    /// up a sample knows that its event is not being recorded.
+    /// Handles a marker. Holds the lock while the event is recorded, so that code that cancels a
+    /// sample knows that its event is not being recorded.
     pub(crate) fn mark(&self, stream: std::result::Result<usize, String>) {
         let mut state = self.state();
         let at = Instant::now();
@@ -280,7 +279,8 @@ impl Marks {
 }
 
 impl Awaited {
-    /// The host's time when the computation's work was queued, before the stop event.
+    /// Waits for the marker. Returns the host's time at which the computation's work was queued,
+    /// before the stop event.
     pub(crate) fn wait(self, limit: Duration) -> Result<Instant> {
         let pending = |state: &mut MarkState| !matches!(&state.mark, Some((ticket, _)) if *ticket == self.ticket);
         let (mut state, _) = self

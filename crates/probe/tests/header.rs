@@ -1,4 +1,4 @@
-//! `include/regatta_probe.h` is what the library has.
+//! `include/regatta_probe.h` declares exactly the library's functions.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,7 +18,7 @@ fn sources(folder: &Path, into: &mut String) {
     }
 }
 
-/// The words that follow `before` in a text, as long as they begin with `regatta_probe_`.
+/// The words after each `before` in a text that begin with `regatta_probe_`.
 fn named<'a>(text: &'a str, before: &str) -> BTreeSet<&'a str> {
     let word = |rest: &'a str| {
         let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
@@ -58,7 +58,7 @@ fn it_declares_every_function_and_no_other() {
     assert_eq!(declared, exported);
 }
 
-/// With the compiler that building this crate's callers takes anyway.
+/// Uses the compiler that callers of this crate need anyway.
 #[test]
 fn c_and_c_plus_plus_read_it_and_its_structs_lie_the_same() {
     const PROGRAM: &str = r#"

@@ -1,15 +1,15 @@
-//! The host's calls to CUDA that are counted: the functions they go through, how often a
-//! program made them and how long it was in them.
+//! The host's calls to CUDA that are counted: their functions, their numbers, and the time that the
+//! host spent in them.
 
 use std::collections::HashMap;
 
-/// The kinds of calls.
+/// The classes of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CallClass {
     /// Loads a module or library of code into the device.
     ModuleLoad,
-    /// Allocates device, managed or pinned memory: a call that reaches CUDA, not one that a
-    /// framework's own allocator serves.
+    /// Allocates device, managed or pinned memory through CUDA, not from a framework's own
+    /// allocator.
     Allocation,
     /// Frees such memory.
     Free,
@@ -19,15 +19,15 @@ pub enum CallClass {
     StreamWait,
     /// Waits for an event.
     EventWait,
-    /// Has a stream write a value in memory or wait for one; a batch of them is one call.
+    /// Makes a stream write a value to memory or wait for one. A batch counts as one call.
     StreamMemory,
-    /// Puts a function of the host into a stream.
+    /// Queues a function of the host in a stream.
     HostCallback,
     /// Launches a kernel.
     Launch,
-    /// Launches a CUDA graph, whatever it holds.
+    /// Launches a CUDA graph with any content.
     GraphLaunch,
-    /// Copies or fills; what it does is an operation as well.
+    /// Copies or fills memory, which is also recorded as an operation.
     Copy,
 }
 
@@ -47,28 +47,28 @@ const NAMES: [&str; 11] = [
 ];
 
 impl CallClass {
-    /// The name under which [`CallCounts::named`] has it.
+    /// The class's name in [`CallCounts::named`].
     pub fn name(self) -> &'static str {
         NAMES[self as usize]
     }
 
-    /// True for a call with a recorded time of its own: launches and copies are operations as
-    /// well, which have theirs too.
+    /// True for a call that is listed with its time. Launches and copies are not, because their
+    /// operations have times.
     pub fn has_moment(self) -> bool {
         !matches!(self, Self::Launch | Self::Copy)
     }
 }
 
-/// Ids beyond every function that is counted.
+/// Larger than the id of every counted function.
 pub const IDS: u32 = 1024;
 
-/// Calls of one class.
+/// The calls of one class.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CallCount {
     /// Number of calls.
     pub calls: u64,
-    /// Nanoseconds that the host spent in them, recording included. A call within one of
-    /// another class is in both.
+    /// Nanoseconds that the host spent in them, including the time of recording. If a call makes a
+    /// call of another class, this time counts in both.
     pub ns: u64,
 }
 
@@ -84,7 +84,7 @@ impl CallCount {
 pub struct CallCounts([CallCount; NAMES.len()]);
 
 impl CallCounts {
-    /// Each class by its name. `synchronisations` are the three of them that follow.
+    /// Each class by name. `synchronisations` is the sum of the three waits that follow it.
     pub fn named(&self) -> Vec<(&'static str, CallCount)> {
         let mut named: Vec<_> = NAMES.into_iter().zip(self.0).collect();
         let waits = CallClass::DeviceWait as usize..=CallClass::EventWait as usize;
@@ -97,7 +97,7 @@ impl CallCounts {
     }
 }
 
-/// A call of the host's to CUDA, in ns of CUPTI's clock.
+/// A call from the host to CUDA, with times in ns of CUPTI's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ApiCall {
     pub class: CallClass,
@@ -107,10 +107,12 @@ pub struct ApiCall {
     pub correlation: u32,
 }
 
-/// Counts calls, each once: the runtime makes some of its calls through functions of the
-/// driver that are recorded as well, within the time of its own. Hands on what it counts.
+/// Counts calls, each once, and passes each counted call to `counted`. The runtime implements some
+/// of its calls with driver functions, which are recorded too, within the time of the runtime's
+/// call.
 pub fn count(counts: &mut CallCounts, calls: &mut [ApiCall], mut counted: impl FnMut(&ApiCall)) {
-    // An outer call starts no later than what it makes, and ends no sooner.
+    // Sorts an outer call before the calls inside: it starts no later than they do and ends no
+    // earlier.
     calls.sort_by_key(|call| (call.start, std::cmp::Reverse(call.end)));
     let mut outer: HashMap<(u32, CallClass), u64> = HashMap::new();
     for call in calls {
@@ -124,7 +126,7 @@ pub fn count(counts: &mut CallCounts, calls: &mut [ApiCall], mut counted: impl F
     }
 }
 
-/// The class of a function of the driver by `CUpti_driver_api_trace_cbid` (cupti_driver_cbid.h);
+/// The class of a driver function by its `CUpti_driver_api_trace_cbid` (cupti_driver_cbid.h);
 /// `None` for one that is not counted.
 pub fn driver_class(id: u32) -> Option<CallClass> {
     Some(match id {
@@ -190,9 +192,9 @@ pub fn driver_class(id: u32) -> Option<CallClass> {
     })
 }
 
-/// The class of a function of the runtime by `CUpti_runtime_api_trace_cbid`
-/// (cupti_runtime_cbid.h); `None` for one that is not counted. What a program asks of the
-/// runtime is not seen at the driver: the runtime goes in by another door.
+/// The class of a runtime function by its `CUpti_runtime_api_trace_cbid` (cupti_runtime_cbid.h);
+/// `None` for one that is not counted. Calls through the runtime are not recorded as calls of the
+/// driver's public functions.
 pub fn runtime_class(id: u32) -> Option<CallClass> {
     Some(match id {
         // cudaLibraryLoadData_v12060, cudaLibraryLoadFromFile_v12060

@@ -1,8 +1,8 @@
-//! The functions of CUPTI's activity interface that the census needs, and where its
-//! library is looked for.
+//! The functions of CUPTI's activity interface that the census needs, and the search for its
+//! library.
 //!
-//! Reference: cupti_activity.h of CUDA 13.0. Records alone are asked for, no callbacks:
-//! CUPTI serves a single subscriber of callbacks a process, and this leaves it to others.
+//! Reference: cupti_activity.h of CUDA 13.0. The census only uses records and no callbacks, because
+//! CUPTI permits a single subscriber of callbacks in a process.
 
 use super::calls::{CallClass, IDS, driver_class, runtime_class};
 use crate::Error;
@@ -13,11 +13,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Environment variable with further places to look for CUPTI's library: files or
-/// folders, separated by colons, in front of all others.
+/// Environment variable with places to search first for CUPTI's library: files or folders,
+/// separated by colons.
 pub const VARIABLE: &str = "REGATTA_CUPTI";
 
-/// Names of the library, newest first: kinds and layouts that are read are alike in both.
+/// Names of the library, newest first. Both have the same kinds and layouts of records.
 const NAMES: [&CStr; 2] = [c"libcupti.so.13", c"libcupti.so.12"];
 
 /// `CUpti_ActivityKind`. The kind `KERNEL` would serialise kernels.
@@ -32,18 +32,18 @@ pub mod kind {
     pub const MEMCPY_P2P: u32 = 22;
 }
 
-/// No further record in a buffer.
+/// The status for the end of a buffer.
 pub const MAX_LIMIT_REACHED: c_int = 12;
-/// Flag of a flush that also gives buffers whose records are not all complete.
+/// Flag of a flush that also returns buffers with incomplete records.
 const FLUSH_FORCED: u32 = 1;
 
-/// Asks for an empty buffer: where to put it, its size, the most records (0: any).
+/// Requests an empty buffer: its address, its size, and the maximum number of records (0: any).
 pub type Requested = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
-/// Gives a buffer back: context, stream, buffer, its size, bytes that hold records.
+/// Returns a buffer: context, stream, buffer, its size, bytes that have records.
 pub type Completed = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
 
 functions! {
-    /// libcupti. Every function is there from CUDA 12.0 on.
+    /// libcupti. All functions exist since CUDA 12.0.
     CuptiFunctions, c"libcupti.so.13", c_int;
     getVersion [c"cuptiGetVersion"] (*mut u32);
     getTimestamp [c"cuptiGetTimestamp"] (*mut u64);
@@ -56,31 +56,31 @@ functions! {
     getNumDroppedRecords [c"cuptiActivityGetNumDroppedRecords"] (*mut c_void, u32, *mut usize);
 }
 
-/// `cuptiActivityEnableDriverApi` and `cuptiActivityEnableRuntimeApi`: callback id, on or
-/// off. An older CUPTI is without them, and records all functions or none.
+/// `cuptiActivityEnableDriverApi` and `cuptiActivityEnableRuntimeApi`: callback id, on or off. An
+/// older CUPTI does not have them, and records all functions or none.
 type EnableApi = unsafe extern "C" fn(u32, u8) -> c_int;
 
-/// `InitializeInjectionNvtx2`, as NVTX calls it (nvtxInit.h): the table of its functions.
-/// Gives 1 for success.
+/// `InitializeInjectionNvtx2`, which NVTX calls with the table of its functions (nvtxInit.h).
+/// Returns 1 for success.
 type TakeRanges = unsafe extern "C" fn(*mut c_void) -> c_int;
 
-/// The library, open.
+/// The open library.
 pub struct Cupti {
     pub functions: CuptiFunctions,
-    /// For functions of other interfaces.
+    /// The library, for functions of other interfaces.
     pub opened: Library,
     enable_driver_api: Option<EnableApi>,
     enable_runtime_api: Option<EnableApi>,
-    /// Takes the ranges of NVTX, where this CUPTI can.
+    /// Accepts the ranges of NVTX, if this CUPTI can.
     pub take_ranges: Option<TakeRanges>,
 }
 
 impl Cupti {
-    /// CUPTI, opened once in the process. A missing library is looked for again at each call: a
-    /// package of Python's that is imported later may have it.
+    /// CUPTI, opened once for the process. If the library is missing, the next call searches again,
+    /// because a Python package that is imported later may have it.
     ///
     /// # Errors
-    /// [`Error::NoCensus`] with the places that were tried.
+    /// [`Error::NoCensus`] with the places that were searched.
     pub fn get() -> Result<&'static Self> {
         static LIBRARY: OnceLock<Cupti> = OnceLock::new();
         if let Some(open) = LIBRARY.get() {
@@ -91,7 +91,7 @@ impl Cupti {
         Ok(LIBRARY.get_or_init(|| opened))
     }
 
-    /// The library in one folder, and nowhere else.
+    /// The library in one folder, without other places.
     #[cfg(test)]
     pub fn open_in(folder: &Path) -> Result<Self> {
         let mut places = Vec::new();
@@ -113,11 +113,11 @@ impl Cupti {
             CuptiFunctions::find_in(library).map_err(|error| Error::NoCensus(error.to_string()))?;
         let selective = |name: &CStr| {
             let address = library.symbol(&[name]).ok()?;
-            // SAFETY: the signature that cupti_activity.h gives both symbols.
+            // SAFETY: both symbols have this signature in cupti_activity.h.
             Some(unsafe { std::mem::transmute::<*mut c_void, EnableApi>(address) })
         };
         let takes = library.symbol(&[c"InitializeInjectionNvtx2"]).ok();
-        // SAFETY: the signature that nvtxInit.h gives it.
+        // SAFETY: the symbol has this signature in nvtxInit.h.
         let takes =
             takes.map(|address| unsafe { std::mem::transmute::<*mut c_void, TakeRanges>(address) });
         Ok(Self {
@@ -129,21 +129,21 @@ impl Cupti {
         })
     }
 
-    /// An error that names the function and CUPTI's word for the code.
+    /// Converts a code to a result; an error has the function and CUPTI's name for the code.
     ///
     /// # Errors
-    /// When the code is not 0.
+    /// The code is not 0.
     pub fn check(&self, function: &'static str, code: c_int) -> Result<()> {
         // SAFETY: CUPTI writes a pointer to a static string, or leaves NULL.
         unsafe { check_by(self.functions.getResultString, function, code) }
     }
 
-    /// Records the calls that are counted, before the driver has initialised: afterwards
-    /// choosing has no effect (CUPTI 13.0), and [`kind::DRIVER`] and [`kind::RUNTIME`] are
-    /// all that can be had.
+    /// Records the counted calls, from before the driver is initialised. Later, selecting functions
+    /// has no effect (CUPTI 13.0), and only all functions of [`kind::DRIVER`] and [`kind::RUNTIME`]
+    /// can be recorded.
     ///
     /// # Errors
-    /// CUPTI's.
+    /// CUPTI's error.
     pub fn record_counted_calls(&self) -> Result<()> {
         type Classes = fn(u32) -> Option<CallClass>;
         let sets: [(Classes, _, _); 2] = [
@@ -156,7 +156,7 @@ impl Cupti {
                 continue;
             };
             for id in (0..IDS).filter(|id| class(*id).is_some()) {
-                // An older CUPTI does not know every id; nor does what it records.
+                // An older CUPTI does not know every id, and does not record those functions.
                 // SAFETY: no requirements.
                 unsafe { choose(id, 1) };
             }
@@ -164,10 +164,10 @@ impl Cupti {
         Ok(())
     }
 
-    /// Records activities of a kind, or stops to.
+    /// Starts or stops recording a kind of activity.
     ///
     /// # Errors
-    /// CUPTI's.
+    /// CUPTI's error.
     pub fn switch(&self, kind: u32, on: bool) -> Result<()> {
         // SAFETY: no requirements.
         unsafe {
@@ -179,23 +179,23 @@ impl Cupti {
         }
     }
 
-    /// Has CUPTI give back its buffers: those whose records are all complete, or all.
+    /// Makes CUPTI return its buffers: those with only complete records, or if `forced` all.
     pub fn flush(&self, forced: bool) {
         let flag = if forced { FLUSH_FORCED } else { 0 };
-        // SAFETY: callbacks are registered. A flush that fails gives nothing back, and
-        // the next may.
+        // SAFETY: the callbacks are registered. A flush that fails returns no buffer; a later one
+        // may.
         unsafe { (self.functions.flushAll)(flag) };
     }
 
-    /// Records that CUPTI had no room for since it was last asked.
+    /// The number of records that CUPTI dropped since the last call of this function.
     pub fn dropped(&self) -> u64 {
         let mut dropped = 0;
-        // SAFETY: a live variable; no context is the queue of all.
+        // SAFETY: the pointer is to a live variable. Without a context, this is the global queue.
         unsafe { (self.functions.getNumDroppedRecords)(std::ptr::null_mut(), 0, &raw mut dropped) };
         dropped as u64
     }
 
-    /// Present time in ns, on the clock of all records.
+    /// The present time in ns, on the clock of all records.
     pub fn now(&self) -> u64 {
         let mut now = 0;
         // SAFETY: a live variable.
@@ -203,7 +203,7 @@ impl Cupti {
         now
     }
 
-    /// `13.0` or so; CUPTI counts 130001.
+    /// The version in the form `13.0`; CUPTI reports 130001.
     pub fn version(&self) -> String {
         let mut version = 0;
         // SAFETY: a live variable.
@@ -212,8 +212,8 @@ impl Cupti {
     }
 }
 
-/// CUPTI's number as a version of CUDA (cupti_version.h): from CUDA 13 on the number holds
-/// it, 130001; before, interfaces are counted.
+/// CUPTI's version number as a version of CUDA (cupti_version.h). Since CUDA 13 the number contains
+/// it (130001); before, it counted interfaces.
 fn named_version(number: u32) -> String {
     match number {
         100_000.. => format!("{}.{}", number / 10_000, number / 100 % 100),
@@ -225,8 +225,8 @@ fn named_version(number: u32) -> String {
     }
 }
 
-/// The places of the library, in the order to try: first the paths that were asked for, then
-/// the loader's own search, then what is usual.
+/// The places of the library, in search order: first the requested paths, then the loader's search,
+/// then the usual places.
 fn places(
     variable: impl Fn(&str) -> Option<std::ffi::OsString>,
     python: Vec<PathBuf>,
@@ -262,9 +262,9 @@ fn in_folder(found: &mut Vec<CString>, folder: &Path) {
     }
 }
 
-/// Folders of CUDA's Python packages, found by the libraries of theirs that this process
-/// has open: a program that uses torch or JAX has some. Of each `.../nvidia` the folders that
-/// packages of CUDA 13 and 12 put CUPTI into.
+/// Folders of CUDA's Python packages, found by their libraries that this process has loaded, as
+/// programs with torch or JAX have. For each `.../nvidia`, the folders in which packages of CUDA 13
+/// and 12 have CUPTI.
 fn python_folders() -> Vec<PathBuf> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let mut folders: Vec<PathBuf> = Vec::new();

@@ -1,9 +1,9 @@
-//! Records any process: the CUDA driver loads this library, named by
-//! `CUDA_INJECTION64_PATH`, while it initialises, and calls [`InitializeInjection`].
+//! Records any process: the CUDA driver loads the library in `CUDA_INJECTION64_PATH`, which is this
+//! one, while it initialises, and calls [`InitializeInjection`].
 //!
-//! The recording is a file a process in the folder that `REGATTA_TRACE` names, a JSON
-//! object a line, appended to five times a second. Whatever goes wrong is one line on
-//! standard error, and the process runs on unrecorded.
+//! The recording is a file for each process in the folder `REGATTA_TRACE`, with one JSON object a
+//! line. It is appended to five times a second. On any error, one line is printed to standard
+//! error, and the process continues unrecorded.
 
 use super::calls::CallCounts;
 use super::cupti::{Cupti, kind};
@@ -22,13 +22,13 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-/// Environment variable that names the folder.
+/// Environment variable with the folder of recordings.
 pub const VARIABLE: &str = "REGATTA_TRACE";
 
-/// Time between two appends: about what a process that dies without ending loses.
+/// The time between two appends. A process that dies without ending loses about this much.
 const PERIOD: Duration = Duration::from_millis(200);
 
-/// Moments of calls on a line, at most.
+/// The maximum number of call times in a line.
 const MOMENTS: usize = 10_000;
 
 unsafe extern "C" {
@@ -43,8 +43,8 @@ const SIG_SETMASK: c_int = 2;
 #[repr(C, align(8))]
 struct SignalSet([u8; 128]);
 
-/// The process that is recorded; 0 for none. One that it forks has a copy of all this, in which the
-/// thread that writes is missing and may have left [`RECORDING`] locked for ever.
+/// The id of the process that is recorded; 0 for none. A forked process has a copy of these
+/// variables, but not the thread that writes, which may have left [`RECORDING`] locked forever.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 /// The recording of this process.
@@ -54,18 +54,18 @@ struct ProcessRecording {
     library: &'static Cupti,
     file: RecordingFile,
     linker: Linker,
-    /// Names that are in the file.
+    /// The number of names that are already in the file.
     named: usize,
-    /// Operators that are in the file.
+    /// The number of operators that are already in the file.
     operators: usize,
     counts: CallCounts,
 }
 
-/// The file of one process.
+/// The recording file of one process.
 struct RecordingFile {
     path: PathBuf,
     file: File,
-    /// When it was made, in ns of CUPTI's clock, which is the system's.
+    /// The time of its creation, in ns of CUPTI's clock, which is the system's.
     start: u128,
 }
 
@@ -94,12 +94,12 @@ pub extern "C" fn InitializeInjection() -> c_int {
     let begun = catch_unwind(|| {
         if let Err(why) = begin() {
             let why = why.replace('\n', " ");
-            // In one write: other processes have the same standard error.
+            // A single write, because other processes use the same standard error.
             let line = format!("regatta: this process is not recorded: {why}\n");
             let _ = io::stderr().write_all(line.as_bytes());
         }
     });
-    // The message of a panic is on standard error.
+    // The message of a panic is already on standard error.
     drop(begun);
     1
 }
@@ -108,14 +108,14 @@ fn begin() -> Result<(), String> {
     let folder = std::env::var_os(VARIABLE).filter(|folder| !folder.is_empty());
     let folder = folder.map(PathBuf::from);
     let folder = folder.ok_or_else(|| format!("{VARIABLE} names no folder"))?;
-    // The folder first: an unusable one can be reported on any machine.
+    // The folder is first, so that an unusable one is reported on any machine.
     let mut file = RecordingFile::create(&folder)?;
     let path = file.path.clone();
     let begun = record_into(&mut file).and_then(|library| {
         *recorded() = Some(ProcessRecording::new(library, file));
         PROCESS.store(std::process::id(), Ordering::SeqCst);
         spawn().map_err(|error| format!("no thread to write with: {error}"))?;
-        // SAFETY: the handler is a function of a library that is never unloaded.
+        // SAFETY: the handler is in a library that is never unloaded.
         match unsafe { atexit(end) } {
             0 => Ok(()),
             _ => Err("no handler can be set for the end of the process".to_owned()),
@@ -124,11 +124,11 @@ fn begin() -> Result<(), String> {
     begun.inspect_err(|_| abandon(&path))
 }
 
-/// Records nothing after all, and leaves nothing on or behind.
+/// Gives the recording up: switches everything off and removes the file.
 fn abandon(path: &Path) {
     PROCESS.store(0, Ordering::SeqCst);
     if let Some(recording) = recorded().take() {
-        // CUPTI's records until now have no file to go to.
+        // CUPTI's records so far have no file.
         let _ = switch(recording.library, false);
         let _ = recording.library.switch(kind::DEVICE, false);
         recording.library.flush(true);
@@ -137,17 +137,17 @@ fn abandon(path: &Path) {
     let _ = fs::remove_file(path);
 }
 
-/// Has CUPTI record, and writes which process this is.
+/// Starts CUPTI's recording, and writes the line that identifies this process.
 fn record_into(file: &mut RecordingFile) -> Result<&'static Cupti, String> {
     let library = Cupti::get().map_err(words)?;
     take(library, Way::Injected).map_err(words)?;
-    // Devices are reported when the driver has initialised. A failure of CUPTI here does no harm.
+    // CUPTI reports devices after the driver has initialised. A failure here is ignored.
     let _ = library.switch(kind::DEVICE, true);
     switch(library, true)
         .and_then(|()| library.record_counted_calls())
         .map_err(words)?;
     let head = head(file.start, &library.version());
-    // An empty list of moments shows that they are recorded.
+    // An empty list of call times shows that they are recorded.
     file.append(&(head + &json::moments(&[])))?;
     Ok(library)
 }
@@ -163,10 +163,10 @@ fn recorded() -> std::sync::MutexGuard<'static, Option<ProcessRecording>> {
     RECORDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts the thread that writes. It takes no signals: they are the program's.
+/// Starts the thread that writes. It blocks all signals, which are for the program.
 fn spawn() -> std::io::Result<()> {
     let (mut all, mut before) = (SignalSet([0; 128]), SignalSet([0; 128]));
-    // SAFETY: two live sets. A thread starts with the signals masked of the one that
+    // SAFETY: the pointers are to live sets. A thread inherits the signal mask of the thread that
     // starts it.
     unsafe {
         sigfillset(&raw mut all);
@@ -183,19 +183,19 @@ fn spawn() -> std::io::Result<()> {
     started.map(drop)
 }
 
-/// Waits, and appends the records that there are. Returns false once writing has ended.
+/// Waits, and then appends the available records. Returns false once writing has ended.
 fn write(last: bool) -> bool {
     if !last {
         record::wait(PERIOD);
     }
-    // Before anything is locked: in a forked process it may stay so.
+    // Checked before any lock, because a forked process may have inherited a locked one.
     if PROCESS.load(Ordering::SeqCst) != std::process::id() {
         return false;
     }
     let Some(library) = recorded().as_ref().map(|recording| recording.library) else {
         return false;
     };
-    // Not while holding the recording: CUPTI may take its time.
+    // Without holding the recording, because CUPTI may take long.
     library.flush(last);
     let mut recording = recorded();
     let Some(open) = recording.as_mut() else {
@@ -206,7 +206,7 @@ fn write(last: bool) -> bool {
         eprintln!("regatta: the recording of this process ends here: {error}");
     }
     if last || appended.is_err() {
-        // Ending it switches nothing off: at the end of a process the driver may be gone.
+        // This switches nothing off: at the end of a process, the driver may already be gone.
         *recording = None;
     }
     appended.is_ok()
@@ -228,7 +228,7 @@ impl ProcessRecording {
         }
     }
 
-    /// Appends all records that CUPTI has given back.
+    /// Appends all records that CUPTI has returned.
     fn append(&mut self, last: bool) -> Result<(), String> {
         let mut out = String::new();
         let damaged = record::drain(self.library, |record| self.linker.add(record));
@@ -274,7 +274,7 @@ impl ProcessRecording {
     }
 }
 
-/// The first line: which process this is.
+/// The first line, which identifies this process.
 fn head(start: u128, version: &str) -> String {
     let (pid, ppid) = (std::process::id(), std::os::unix::process::parent_id());
     let argv = std::env::args_os();

@@ -1,5 +1,5 @@
-//! JSON as the C interface and recordings write it, by `format!`: this crate has no dependency that
-//! could.
+//! JSON for the C interface and for recordings, written with `format!`: this crate has no
+//! dependencies.
 
 use super::calls::CallCounts;
 use super::operation::{DeviceInfo, RecordedOperation, RecordedWork};
@@ -10,14 +10,14 @@ use std::ffi::{CString, c_char};
 use std::fmt::{Display, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A text with its quotes.
+/// A text as a JSON string.
 pub fn quoted(text: &str) -> String {
     let mut out = String::from('"');
     for character in text.chars() {
         match character {
             '"' | '\\' => out.extend(['\\', character]),
             control if control < ' ' => {
-                // Writing to a String does not fail.
+                // Writing to a String cannot fail.
                 let _ = write!(out, "\\u{:04x}", control as u32);
             }
             other => out.push(other),
@@ -26,25 +26,25 @@ pub fn quoted(text: &str) -> String {
     out + "\""
 }
 
-/// An array of what is JSON as it displays.
+/// A JSON array. Elements display as JSON.
 pub fn array<T: Display>(elements: impl IntoIterator<Item = T>) -> String {
     let elements = elements.into_iter().map(|element| element.to_string());
     format!("[{}]", elements.collect::<Vec<_>>().join(","))
 }
 
-/// An object of members whose values are JSON as they display.
+/// A JSON object. Values display as JSON.
 fn object<T: Display>(members: impl IntoIterator<Item = (&'static str, T)>) -> String {
     let members = members.into_iter();
     let members = members.map(|(name, value)| format!("\"{name}\":{value}"));
     format!("{{{}}}", members.collect::<Vec<_>>().join(","))
 }
 
-/// A further member of an object, if there is one.
+/// A further member of an object, if the value is there.
 pub fn optional(name: &str, value: Option<impl Display>) -> String {
     value.map_or_else(String::new, |value| format!(",\"{name}\":{value}"))
 }
 
-/// An operation, with its kernel's name and its operator as these write their ids.
+/// An operation. `name` and `operator` write the ids of its kernel's name and its operator.
 pub fn operation<Name: Display>(
     operation: &RecordedOperation,
     name: impl Fn(u32) -> Name,
@@ -82,7 +82,7 @@ pub fn operation<Name: Display>(
     )
 }
 
-/// Counts of calls, and the host's time in those that there were: two members.
+/// Two members: the counts of calls, and the host's time in the classes that occurred.
 pub fn counts(counts: &CallCounts) -> String {
     let named = counts.named();
     let calls = object(named.iter().map(|(name, count)| (*name, count.calls)));
@@ -91,7 +91,7 @@ pub fn counts(counts: &CallCounts) -> String {
     format!(r#""counts":{calls},"ns":{ns}"#)
 }
 
-/// A line of moments of calls, by their names.
+/// A line with the start times of listed calls, by name.
 pub fn moments(moments: &[(&'static str, u64)]) -> String {
     let mut named = BTreeMap::<_, Vec<u64>>::new();
     for (name, at) in moments {
@@ -101,7 +101,7 @@ pub fn moments(moments: &[(&'static str, u64)]) -> String {
     format!("{{\"kind\":\"moments\",\"of\":{moments}}}\n")
 }
 
-/// A line of a device.
+/// A line that describes a device.
 pub fn device(device: &DeviceInfo) -> String {
     let (major, minor) = device.capability;
     format!(
@@ -112,7 +112,7 @@ pub fn device(device: &DeviceInfo) -> String {
     )
 }
 
-/// The recording that the C interface has begun, and the JSON text of its last end.
+/// The recording in progress of the C interface, and the JSON text of the last one that ended.
 pub struct Current<T>(Mutex<(Option<T>, Option<CString>)>);
 
 impl<T> Current<T> {
@@ -124,7 +124,7 @@ impl<T> Current<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a recording; one that was begun and not ended is dropped.
+    /// Begins a recording. Drops one that was begun and not ended.
     pub fn begin(&self, begin: impl FnOnce() -> Result<T>) -> Result<()> {
         let mut current = self.lock();
         current.0 = None;
@@ -132,13 +132,13 @@ impl<T> Current<T> {
         Ok(())
     }
 
-    /// Does something with what has begun, if anything has.
+    /// Calls `act` with the recording in progress, if there is one.
     pub fn each(&self, act: impl FnMut(&mut T)) -> Result<()> {
         self.lock().0.iter_mut().for_each(act);
         Ok(())
     }
 
-    /// Ends, and leaves `json` pointing to the text of what `end` gives.
+    /// Ends the recording. `json` then points to the text that `end` returns.
     ///
     /// # Safety
     /// `json` is null or writable.
@@ -153,7 +153,7 @@ impl<T> Current<T> {
         let text = CString::new(end(begun)?).unwrap_or_default();
         let kept = current.1.insert(text);
         if !json.is_null() {
-            // SAFETY: the caller's.
+            // SAFETY: required of the caller.
             unsafe { json.write(kept.as_ptr()) };
         }
         Ok(())

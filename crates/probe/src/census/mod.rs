@@ -1,8 +1,8 @@
-//! The launch census: what a process has the device do, by CUPTI's activity records.
+//! The launch census: the work that a process does on the device, from CUPTI's activity records.
 //!
-//! Two ways in. `inject` is for any process, unchanged: the driver loads this library by
-//! `CUDA_INJECTION64_PATH`, and what happens is written to a file. [`CallRecording`] is for a worker
-//! that wants to know what one call of its own does. A process is recorded in one way only.
+//! It has two uses. `inject` records any unchanged process: the driver loads this library through
+//! `CUDA_INJECTION64_PATH`, and the records go to a file. [`CallRecording`] is for a worker that
+//! records one of its own calls. A process can only use one of them.
 
 mod calls;
 pub(crate) mod cupti;
@@ -23,7 +23,7 @@ use operation::Linker;
 use std::ffi::{c_char, c_int};
 use std::sync::OnceLock;
 
-/// Who records in this process, for as long as it lives.
+/// The use of the census in this process, which never changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Injected,
@@ -32,8 +32,8 @@ enum Way {
 
 static WAY: OnceLock<Way> = OnceLock::new();
 
-/// The kinds of records: the device's work, and the host's open ranges. Kernels that run at
-/// once stay so.
+/// The kinds of records: operations of the device, and ranges of the host. This kind of kernel
+/// records does not serialise concurrent kernels.
 const KINDS: [u32; 5] = [
     kind::CONCURRENT_KERNEL,
     kind::MEMCPY,
@@ -42,13 +42,13 @@ const KINDS: [u32; 5] = [
     kind::MARKER,
 ];
 
-/// Has CUPTI hand its records to this library, until somebody else asks for them.
+/// Registers this library's callbacks for CUPTI's records, until someone else registers theirs.
 fn take(library: &Cupti, way: Way) -> Result<()> {
     if *WAY.get_or_init(|| way) != way {
         return Err(Error::Order("this process is being recorded already"));
     }
-    // SAFETY: both callbacks hold to what CUPTI asks of them, and live as long as the
-    // process: this library is never unloaded.
+    // SAFETY: both callbacks follow CUPTI's contract, and live as long as the process, since this
+    // library is never unloaded.
     let registered =
         unsafe { (library.functions.registerCallbacks)(record::requested, record::completed) };
     library.check("cuptiActivityRegisterCallbacks", registered)
@@ -62,14 +62,14 @@ pub(crate) fn may_count() -> Result<()> {
     }
 }
 
-/// Records what the device does, or stops to.
+/// Starts or stops recording operations of the device.
 fn switch(library: &Cupti, on: bool) -> Result<()> {
     KINDS
         .into_iter()
         .try_for_each(|kind| library.switch(kind, on))
 }
 
-/// A recording that has begun. Dropped, it ends, and what was recorded is lost.
+/// A recording in progress. Dropping it ends it, and loses what was recorded.
 #[must_use]
 pub struct CallRecording {
     library: &'static Cupti,
@@ -79,16 +79,16 @@ pub struct CallRecording {
 }
 
 impl CallRecording {
-    /// Begins. The device must be idle; CUPTI's first recording in a process changes how
-    /// code is loaded, so make the call once within a recording before the one that counts.
+    /// Begins a recording. The device must be idle. CUPTI's first recording in a process changes
+    /// how code is loaded, so record the call once before the recording that counts.
     ///
     /// # Errors
-    /// No CUPTI, or a process that is being recorded already.
+    /// CUPTI is missing, or this process is recorded already.
     pub fn begin() -> Result<Self> {
         let library = Cupti::get()?;
-        // Repeated each time: a profiler may have taken CUPTI's records for itself since.
+        // Repeated each time, because a profiler may have registered its own callbacks since.
         take(library, Way::Call)?;
-        // Late records of an earlier recording do not belong to this one.
+        // Drops late records of an earlier recording.
         library.flush(true);
         record::drain(library, |_| ());
         library.dropped();
@@ -102,26 +102,26 @@ impl CallRecording {
         Ok(begun)
     }
 
-    /// Says that the call is made now: what was launched before is not its work, and what the
-    /// host asked of CUDA before is not counted.
+    /// Marks the moment right before the call. Earlier launches are not its work, and the host's
+    /// earlier calls to CUDA are not counted.
     pub fn called(&mut self) {
         self.called = Some(self.library.now());
     }
 
-    /// Says that the call has returned: what the host asks of CUDA from here on, as to wait
-    /// for the device, is not counted as the call's.
+    /// Marks the moment at which the call has returned. The host's later calls to CUDA, for example
+    /// to wait for the device, are not counted.
     pub fn returned(&mut self) {
         self.returned = Some(self.library.now());
     }
 
-    /// Ends, and gives what was recorded as JSON: `begin`, `called`, `returned` and `end` in ns of
-    /// one clock, the host's and the device's alike; `operations` by start, with the names of kernels
-    /// demangled and of the ranges that the host was in joined by `/`; `counts` of calls that the
-    /// host made, and `ns` that it was in them; `dropped`, records that were lost. The device is to
-    /// be done with what was to be recorded.
+    /// Ends the recording, and returns it as JSON: `begin`, `called`, `returned` and `end` in ns of
+    /// a clock that host and device share; `operations` by start, with demangled names of kernels
+    /// and the ranges of the host joined by `/`; `counts` of the host's calls, and `ns`, the time
+    /// in them; and `dropped`, the number of lost records. The device must have finished the work
+    /// to be recorded.
     ///
     /// # Errors
-    /// CUPTI's.
+    /// CUPTI's error.
     pub fn end(self) -> Result<String> {
         let end = self.library.now();
         record(self.library, false)?;
@@ -140,7 +140,7 @@ impl CallRecording {
     }
 }
 
-/// All that a recording holds, with its moments where they are known.
+/// A whole recording as JSON, with those moments that are known.
 fn json(moments: [(&str, Option<u64>); 4], mut linker: Linker, lost: u64) -> String {
     let mut operations = linker.settle(true);
     operations.sort_by_key(|operation| (operation.start, operation.end));
@@ -160,7 +160,7 @@ fn json(moments: [(&str, Option<u64>); 4], mut linker: Linker, lost: u64) -> Str
     )
 }
 
-/// Records operations and all calls, or stops to.
+/// Starts or stops recording operations and all calls.
 fn record(library: &Cupti, on: bool) -> Result<()> {
     switch(library, on)?;
     library.switch(kind::DRIVER, on)?;
@@ -169,40 +169,42 @@ fn record(library: &Cupti, on: bool) -> Result<()> {
 
 impl Drop for CallRecording {
     fn drop(&mut self) {
-        // Already off after `end`; a failure of the second try cannot be reported.
+        // Already stopped after `end`. A failure here cannot be reported.
         let _ = record(self.library, false);
     }
 }
 
-/// The recording of the C interface.
+/// The recording in progress of the C interface.
 static CURRENT: Current<CallRecording> = Current::new();
 
-/// Begins to record what the process has the device do.
+/// Starts to record the work that the process does on the device.
 #[unsafe(no_mangle)]
 pub extern "C" fn regatta_probe_census_begin() -> c_int {
     entry(|| CURRENT.begin(CallRecording::begin))
 }
 
-/// The call is made now: see [`CallRecording::called`]. Without a recording it does nothing.
+/// Marks the moment right before the call; see [`CallRecording::called`]. Does nothing without a
+/// recording.
 #[unsafe(no_mangle)]
 pub extern "C" fn regatta_probe_census_called() -> c_int {
     entry(|| CURRENT.each(CallRecording::called))
 }
 
-/// The call has returned: see [`CallRecording::returned`]. Without a recording it does nothing.
+/// Marks the moment at which the call has returned; see [`CallRecording::returned`]. Does nothing
+/// without a recording.
 #[unsafe(no_mangle)]
 pub extern "C" fn regatta_probe_census_returned() -> c_int {
     entry(|| CURRENT.each(CallRecording::returned))
 }
 
-/// Ends it. `json` is left pointing to what was recorded, a JSON object that ends with a
-/// NUL and is valid until the next end.
+/// Ends the recording. `json` then points to it: a JSON object that ends with a NUL and is valid
+/// until the next end.
 ///
 /// # Safety
 /// `json` is null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn regatta_probe_census_end(json: *mut *const c_char) -> c_int {
     const NOT_BEGUN: &str = "a recording ends that was not begun";
-    // SAFETY: the caller's.
+    // SAFETY: required of the caller.
     entry(|| unsafe { CURRENT.end(json, NOT_BEGUN, CallRecording::end) })
 }

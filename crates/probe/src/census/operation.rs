@@ -1,4 +1,4 @@
-//! Operations of the device, each with the host's call that launched it.
+//! Operations of the device, each linked with the host's call that launched it.
 
 use super::calls::{ApiCall, CallClass, CallCounts, count};
 use super::ranges::Ranges;
@@ -14,24 +14,24 @@ unsafe extern "C" {
     fn free(memory: *mut c_void);
 }
 
-/// A kernel, copy or fill that ran, and its launch. Times in ns of CUPTI's clock.
+/// A kernel, copy or fill that ran, and its launch. Times are ns of CUPTI's clock.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordedOperation {
-    /// The device's work.
+    /// The work that it did.
     pub activity: RecordedWork,
-    /// When it began.
+    /// The start of the work.
     pub start: u64,
-    /// When it had ended.
+    /// The end of the work.
     pub end: u64,
     /// The device's ordinal in its process.
     pub device: u32,
-    /// The stream, by CUPTI's number.
+    /// The stream's number in CUPTI.
     pub stream: u32,
-    /// Links it with the call that launched it.
+    /// The id that links it with the call that launched it.
     pub correlation: u32,
-    /// The host's call, where it was recorded.
+    /// The host's call that launched it, if it was recorded.
     pub launch: Option<LaunchCall>,
-    /// The id of what the host was in when it launched it.
+    /// The id of the operator that launched it.
     pub operator: Option<u32>,
 }
 
@@ -61,33 +61,33 @@ pub struct RecordedKernel {
     pub name: u32,
     /// Blocks along x, y and z.
     pub grid: [u32; 3],
-    /// Threads of a block along x, y and z.
+    /// Threads of a block in x, y and z.
     pub block: [u32; 3],
-    /// Blocks of a cluster, where there are clusters.
+    /// Blocks of a cluster, if there are clusters.
     pub cluster: Option<[u32; 3]>,
-    /// Registers of a thread.
+    /// Registers of each thread.
     pub registers: u32,
-    /// Shared memory of a block that the code declares, in bytes.
+    /// Static shared memory of a block, in bytes.
     pub static_shared: u32,
-    /// Shared memory of a block that the launch asks for, in bytes.
+    /// Dynamic shared memory of a block, in bytes.
     pub dynamic_shared: u32,
-    /// Local memory of a thread, in bytes: spilled registers and arrays on the stack.
+    /// Local memory of each thread, in bytes: spilled registers and arrays on the stack.
     pub local: u32,
-    /// Node of a CUDA graph, where one launched it.
+    /// The node of the CUDA graph that launched it, if any.
     pub graph: Option<u64>,
 }
 
 /// The host's call that launched an operation, on the operations' clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LaunchCall {
-    /// When the call began, in ns.
+    /// The start time of the call, in ns.
     pub at: u64,
-    /// The duration of the call.
+    /// The duration of the call, in ns.
     pub ns: u64,
 }
 
 impl RecordedOperation {
-    /// Something that ran between these moments on the first device.
+    /// An operation between two times on the first device.
     pub fn new(activity: RecordedWork, start: u64, end: u64) -> Self {
         Self {
             activity,
@@ -105,7 +105,7 @@ impl RecordedOperation {
 type Demangle =
     unsafe extern "C" fn(*const c_char, *mut c_char, *mut usize, *mut c_int) -> *mut c_char;
 
-/// Texts with their ids, each text once.
+/// Texts with ids. Each text is stored once.
 pub struct Texts<Key> {
     ids: HashMap<Key, u32>,
     all: Vec<String>,
@@ -121,8 +121,8 @@ impl<Key> Default for Texts<Key> {
 }
 
 impl<Key: Eq + Hash> Texts<Key> {
-    /// The id of a key, whose text is made when it first appears: ids count from 0. `None` where
-    /// there are so many already.
+    /// The id of a key, counted from 0. Its text is made on first use. `None` if there are already
+    /// `most` texts.
     pub fn id(&mut self, key: Key, most: usize, text: impl FnOnce(&Key) -> String) -> Option<u32> {
         if let Some(&id) = self.ids.get(&key) {
             return Some(id);
@@ -136,13 +136,13 @@ impl<Key: Eq + Hash> Texts<Key> {
         Some(id)
     }
 
-    /// All so far, by id.
+    /// All texts so far, by id.
     pub fn all(&self) -> &[String] {
         &self.all
     }
 }
 
-/// A device of the machine, as a record describes it.
+/// A device of the machine, from its record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceInfo {
     pub ordinal: u32,
@@ -151,37 +151,37 @@ pub struct DeviceInfo {
     pub capability: (u32, u32),
 }
 
-/// Launches whose operations may still come, at most; older ones are forgotten.
+/// The number of launches that are kept for later operations; older ones are dropped.
 const LAUNCHES: usize = 1 << 16;
 
-/// Puts operations and launches together, which come apart and in any order.
+/// Links operations with launches, which are recorded separately and in any order.
 #[derive(Default)]
 pub struct Linker {
     /// Names of kernels, demangled.
     pub names: Texts<CString>,
     pub counts: CallCounts,
-    /// The start and name of each call that is listed individually, until they are taken.
+    /// The start time and name of each call that is listed individually, until they are taken.
     pub moments: Vec<(&'static str, u64)>,
-    /// Devices that were not reported yet.
+    /// Devices that were not taken yet.
     pub devices: Vec<DeviceInfo>,
-    /// Operations that were not complete when their buffer was given back.
+    /// The number of operations that were incomplete when their buffer was returned.
     pub incomplete: u64,
-    /// Calls that begin earlier are not counted.
+    /// Calls that began earlier are not counted.
     pub counted_from: Option<u64>,
-    /// Calls that begin later are not counted.
+    /// Calls that began later are not counted.
     pub counted_until: Option<u64>,
     calls: Vec<ApiCall>,
     pub ranges: Ranges,
     launches: HashMap<u32, ApiCall>,
-    /// The launches before those.
+    /// Launches before those in `launches`.
     earlier: HashMap<u32, ApiCall>,
     operations: Vec<RecordedOperation>,
-    /// Operations whose launch was not known at the last settling.
+    /// Operations whose launch was unknown at the last `settle`.
     waiting: Vec<RecordedOperation>,
 }
 
 impl Linker {
-    /// Takes a record.
+    /// Adds a record.
     pub fn add(&mut self, record: Record) {
         match record {
             Record::Operation(mut operation, name) => {
@@ -191,7 +191,7 @@ impl Linker {
                     let id = self.names.id(name.to_owned(), usize::MAX, named);
                     kernel.name = id.unwrap_or(u32::MAX);
                 }
-                // An unfinished operation has no end: the process ended before it.
+                // An unfinished operation has no end, because the process ended first.
                 if operation.start == 0 || operation.end < operation.start {
                     self.incomplete += 1;
                 } else {
@@ -217,14 +217,14 @@ impl Linker {
             self.earlier = std::mem::take(&mut self.launches);
         }
         let kept = self.launches.entry(call.correlation).or_insert(call);
-        // The outer of two nested calls counts.
+        // Of two nested calls, the outer one counts.
         if call.start < kept.start {
             *kept = call;
         }
     }
 
-    /// Counts the calls so far, and hands on operations in the order taken: those whose
-    /// launch is known, or that have waited for it once; with `all`, every one.
+    /// Counts the calls so far, and returns operations in the order of records: those whose launch
+    /// is known, and those that were kept back once. If `all`, returns every operation.
     pub fn settle(&mut self, all: bool) -> Vec<RecordedOperation> {
         let moments = &mut self.moments;
         count(&mut self.counts, &mut self.calls, |call| {
@@ -250,7 +250,7 @@ impl Linker {
         settled
     }
 
-    /// Launches are kept when found: a graph's has many operations.
+    /// A launch is kept after it is found, because a graph's launch has many operations.
     fn link(&self, operation: &mut RecordedOperation) {
         let launch = self.launches.get(&operation.correlation);
         if let Some(launch) = launch.or_else(|| self.earlier.get(&operation.correlation)) {
@@ -263,16 +263,16 @@ impl Linker {
     }
 }
 
-/// The name, demangled by the C++ library of the process or of the machine; as it is where
-/// the library is missing or the name is not mangled.
+/// The name, demangled by the C++ library of the process or the machine. Unchanged without such a
+/// library, or if the name is not mangled.
 fn demangled(name: &CStr) -> String {
     let plain = || name.to_string_lossy().into_owned();
     let Some(demangle) = demangler().filter(|_| name.to_bytes().starts_with(b"_Z")) else {
         return plain();
     };
     let mut status = 0;
-    // SAFETY: the signature is the C++ ABI's; given no memory, it allocates the result,
-    // which is copied and freed.
+    // SAFETY: this is the signature in the C++ ABI. Without a buffer it allocates the result, which
+    // is copied and freed.
     unsafe {
         let text = demangle(
             name.as_ptr(),

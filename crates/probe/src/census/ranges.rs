@@ -1,7 +1,7 @@
-//! The ranges that a program marks with NVTX, and which of them a thread was in at a moment.
+//! The ranges that a program marks with NVTX, and those that a thread was in at a moment.
 //!
-//! NVTX hands them to the library that `NVTX_INJECTION64_PATH` names: to this one, which
-//! passes it on to CUPTI, so that they come as records beside those of calls, on one clock.
+//! NVTX passes them to the library in `NVTX_INJECTION64_PATH`, which is this one. It passes them on
+//! to CUPTI, which returns them as records beside those of calls, with the same clock.
 
 use super::cupti::Cupti;
 use super::operation::Texts;
@@ -9,36 +9,37 @@ use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, c_int, c_void};
 use std::panic::catch_unwind;
 
-/// A range begins or ends.
+/// The start or end of a range.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RangeMark<'a> {
     pub at: u64,
     pub thread: u32,
-    /// The range's: no two that are open have the same.
+    /// The range's id, unique among open ranges.
     pub id: u32,
-    /// The name of the range that begins; `None` is an end.
+    /// The name of the range if it begins; `None` if it ends.
     pub begun: Option<RangeName<'a>>,
 }
 
-/// A range's name, in its domain where that is not NVTX's own.
+/// A range's name, with its domain unless that is NVTX's default.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RangeName<'a> {
     pub domain: Option<&'a CStr>,
     pub name: &'a CStr,
 }
 
-/// Distinct texts of operators; a program that numbers its ranges without end
-/// has no operators beyond them.
+/// The maximum number of distinct operator texts. A program that numbers its ranges without end
+/// gets no operators beyond that.
 const PATHS: usize = 1 << 16;
 
-/// Moments of a thread that are remembered: operations come later than their launches.
+/// The number of moments that are kept for each thread, since operations are recorded later than
+/// their launches.
 const MOMENTS: usize = 1 << 16;
 
-/// Ranges within each other, at most.
+/// The maximum depth of nested ranges.
 const DEPTH: usize = 256;
 
-/// Longest text of an operator, in bytes, and of each of its three names where it would be
-/// longer.
+/// The longest text of an operator, in bytes, and the length to which each of its three names is
+/// cut if it would be longer.
 const MAX_TEXT: usize = 200;
 const MAX_NAME: usize = 64;
 
@@ -49,9 +50,9 @@ const NONE: u32 = u32::MAX;
 #[derive(Default)]
 pub struct Ranges {
     names: Texts<String>,
-    /// Marks whose moment in their thread's order is not settled.
+    /// Marks that are not sorted by time yet.
     pending: Vec<(u64, u32, u32, Option<u32>)>,
-    /// The thread of each open range.
+    /// The thread in which each open range began.
     open: HashMap<u32, u32>,
     threads: HashMap<u32, RangeThread>,
     operators: Texts<[u32; 3]>,
@@ -59,14 +60,14 @@ pub struct Ranges {
 
 #[derive(Default)]
 struct RangeThread {
-    /// Ids and names of what is open, outermost first.
+    /// Ids and names of open ranges, outermost first.
     stack: Vec<(u32, u32)>,
-    /// From when on it was in which operator.
+    /// The moments at which the thread's operator changed, each with the new one.
     moments: VecDeque<(u64, Option<u32>)>,
 }
 
 impl Ranges {
-    /// Takes a mark; what it changes is known after [`Ranges::settle`].
+    /// Adds a mark, which takes effect with [`Ranges::settle`].
     pub fn add(&mut self, mark: RangeMark) {
         let name = mark.begun.map(|named| {
             let name = named.name.to_string_lossy();
@@ -80,10 +81,10 @@ impl Ranges {
         self.pending.push((mark.at, mark.thread, mark.id, name));
     }
 
-    /// Puts the marks so far into the order of time.
+    /// Applies the marks so far, in the order of time.
     pub fn settle(&mut self) {
         let mut pending = std::mem::take(&mut self.pending);
-        // Stable: of one moment, as they came.
+        // The sort is stable: marks of the same moment keep their order.
         pending.sort_by_key(|(at, ..)| *at);
         for (at, thread, id, name) in pending {
             let owner = match name {
@@ -101,7 +102,7 @@ impl Ranges {
                 Some(_) => continue,
                 None => {
                     let place = thread.stack.iter().position(|(open, _)| *open == id);
-                    // Ranges within it have ended too, though their records were lost.
+                    // Ranges inside of it have ended too, even if their records were lost.
                     for (within, _) in thread.stack.drain(place.unwrap_or(thread.stack.len())..) {
                         self.open.remove(&within);
                     }
@@ -122,7 +123,7 @@ impl Ranges {
         }
     }
 
-    /// The operator a thread was in at a moment, by its place in [`Ranges::operators`].
+    /// The operator that a thread was in at a moment, as an index into [`Ranges::operators`].
     pub fn at(&self, thread: u32, at: u64) -> Option<u32> {
         let moments = &self.threads.get(&thread)?.moments;
         let before = moments.partition_point(|(from, _)| *from <= at);
@@ -135,9 +136,9 @@ impl Ranges {
     }
 }
 
-/// The three names of the path that is recorded, from the open ranges: the outermost, which is
-/// mostly the program's own; the outermost that is an operator of a framework, or without one
-/// or if it is the innermost, the last but one; and the innermost.
+/// The three names that are recorded for a stack of open ranges: the outermost, which is usually
+/// the program's own; the outermost operator of a framework, or the last but one without such an
+/// operator or if it is the innermost; and the innermost.
 fn path(stack: &[u32], names: &[String]) -> [u32; 3] {
     let is_operator = |name: &u32| {
         let name = names.get(*name as usize);
@@ -155,8 +156,8 @@ fn path(stack: &[u32], names: &[String]) -> [u32; 3] {
     path
 }
 
-/// True for the name of a framework's operator, not of a program's own range. Who reads a
-/// recording goes by the same rule (`crates/worker/src/machine/names.rs`).
+/// True for the name of a framework's operator, false for a program's own range. Readers of a
+/// recording apply the same rule (`crates/worker/src/machine/names.rs`).
 fn is_operator(name: &str) -> bool {
     let function = name.ends_with("Func") || name.ends_with("Function");
     let bare = name.trim_end_matches(|c: char| c.is_ascii_digit());
@@ -185,22 +186,22 @@ fn cut(text: &str, bytes: usize) -> &str {
     &text[..end]
 }
 
-/// A range's name without what PyTorch's `emit_nvtx` puts behind it, which differs from call
-/// to call (torch/csrc/profiler/util.cpp, `getNvtxStr`): `aten::mm, seq = 4, op_id = 71`.
+/// A range's name without the suffix of PyTorch's `emit_nvtx`, which differs between calls
+/// (torch/csrc/profiler/util.cpp, `getNvtxStr`): `aten::mm, seq = 4, op_id = 71`.
 fn without_numbers(name: &str) -> &str {
     let tails = [", seq = ", ", op_id = ", ", sizes = ", ", input_op_ids = "];
     let ends = tails.iter().filter_map(|tail| name.find(tail));
     ends.min().map_or(name, |end| &name[..end])
 }
 
-/// Called by NVTX in every library that marks ranges, when it does so for the first time.
-/// Gives 1 where CUPTI takes the ranges, else 0, after which NVTX does nothing.
+/// NVTX calls this from every library that marks ranges, before its first mark. Returns 1 if CUPTI
+/// accepts the ranges, else 0, upon which NVTX does nothing.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case)]
 pub extern "C" fn InitializeInjectionNvtx2(table: *mut c_void) -> c_int {
     let begun = catch_unwind(|| {
         let library = Cupti::get().ok()?;
-        // SAFETY: NVTX's own argument, handed to who would else be in this place.
+        // SAFETY: passes NVTX's own argument to the function that NVTX would otherwise call.
         library.take_ranges.map(|take| unsafe { take(table) })
     });
     begun.ok().flatten().unwrap_or(0)
@@ -243,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_thread_is_in_the_ranges_that_it_has_begun_and_not_ended() {
-        // As they come from several buffers: not in the order of time.
+        // Marks come from several buffers, so they are not sorted by time.
         let ranges = after(&[
             begins(20, 1, 2, c"forward"),
             ends(50, 1, 2),

@@ -1,12 +1,12 @@
-//! CUPTI's activity records in memory, and the fields that are read.
+//! Reads CUPTI's activity records from memory.
 //!
-//! Fields are read at their offsets, which CUPTI has kept from CUDA 12.0 to 13.0
-//! (cupti_activity.h): of `CUpti_ActivityKernel9` and 10 (the cluster is the last that is read),
-//! `CUpti_ActivityMemcpy5` and 6, `CUpti_ActivityMemcpyPtoP4`, `CUpti_ActivityMemset4`,
+//! Fields are read at fixed offsets, which CUPTI has kept from CUDA 12.0 to 13.0
+//! (cupti_activity.h): of `CUpti_ActivityKernel9` and 10 (the cluster is the last field that is
+//! read), `CUpti_ActivityMemcpy5` and 6, `CUpti_ActivityMemcpyPtoP4`, `CUpti_ActivityMemset4`,
 //! `CUpti_ActivityAPI`, `CUpti_ActivityDevice5`, `CUpti_ActivityMarker2`.
 //!
-//! They come in a bounded number of buffers, used over and over. When all are full, CUPTI is
-//! given none, drops records and counts them.
+//! Records come in a limited number of buffers, which are reused. If all of them are full, CUPTI
+//! gets no buffer, and drops and counts records.
 
 use super::calls::{ApiCall, driver_class, runtime_class};
 use super::cupti::{Cupti, MAX_LIMIT_REACHED, kind};
@@ -20,34 +20,34 @@ use std::ptr;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// `CUPTI_ACTIVITY_FLAG_MARKER_START` and `_END`; an instant has neither.
+/// `CUPTI_ACTIVITY_FLAG_MARKER_START` and `_END`. An instantaneous marker has neither.
 const MARKER_START: u32 = 1 << 1;
 const MARKER_END: u32 = 1 << 2;
 
-/// One record, as far as it is of use. Times in ns of CUPTI's clock.
+/// The used fields of a record. Times are ns of CUPTI's clock.
 #[derive(Debug, Clone)]
 pub enum Record<'a> {
-    /// The device's work; with the name of a kernel, which has no id yet.
+    /// An operation of the device, with the name of its kernel, which has no id yet.
     Operation(RecordedOperation, Option<&'a CStr>),
     Call(ApiCall),
     Device(DeviceInfo),
     Range(RangeMark<'a>),
 }
 
-/// The field of a record at this offset.
+/// The field at an offset of a record.
 ///
 /// # Safety
 /// The record has a `T` there.
 unsafe fn field<T: Copy>(record: *const u8, at: usize) -> T {
-    // SAFETY: the caller's.
+    // SAFETY: required of the caller.
     unsafe { record.add(at).cast::<T>().read_unaligned() }
 }
 
-/// Reads a record; `None` of a kind that is of no use.
+/// Reads a record; `None` for other kinds of records.
 ///
 /// # Safety
-/// `record` was given by `cuptiActivityGetNextRecord`, and is read before its buffer is
-/// given away; names live as long.
+/// `record` comes from `cuptiActivityGetNextRecord`, its buffer was not passed on since, and names
+/// live as long.
 pub unsafe fn read<'a>(record: *const u8) -> Option<Record<'a>> {
     // SAFETY: every record starts with its kind, and has the fields of that kind (see the head of
     // this file).
@@ -114,7 +114,8 @@ pub unsafe fn read<'a>(record: *const u8) -> Option<Record<'a>> {
     }
 }
 
-/// An operation: its times lie alike in all records, the stream 8 bytes behind the device.
+/// Reads an operation. All records have its times at the same offset, and the stream 8 bytes after
+/// the device.
 ///
 /// # Safety
 /// As [`field`].
@@ -124,7 +125,7 @@ unsafe fn operation(
     device: usize,
     correlation: usize,
 ) -> RecordedOperation {
-    // SAFETY: the caller's.
+    // SAFETY: required of the caller.
     unsafe {
         RecordedOperation {
             device: field(record, device),
@@ -135,11 +136,13 @@ unsafe fn operation(
     }
 }
 
+/// Reads a kernel.
+///
 /// # Safety
-/// As [`field`], of a kernel.
+/// As [`field`], for a kernel's record.
 unsafe fn kernel(record: *const u8) -> RecordedKernel {
     let size = |size: i32| u32::try_from(size).unwrap_or(0);
-    // SAFETY: the caller's.
+    // SAFETY: required of the caller.
     unsafe {
         let cluster: [u32; 3] = field(record, 176);
         let clustered = cluster.iter().all(|&size| size > 0) && cluster != [1, 1, 1];
@@ -158,7 +161,7 @@ unsafe fn kernel(record: *const u8) -> RecordedKernel {
     }
 }
 
-/// `CUpti_ActivityMemcpyKind` in short; arrays (textures) count as the device's memory.
+/// A short name of `CUpti_ActivityMemcpyKind`. Arrays (textures) count as device memory.
 fn direction(kind: u8) -> &'static str {
     match kind {
         1 | 3 => "HtoD",
@@ -170,34 +173,36 @@ fn direction(kind: u8) -> &'static str {
     }
 }
 
+/// The string at `text`; `?` if it is null.
+///
 /// # Safety
-/// Null, or a string that lives for `'a`.
+/// `text` is null, or a string that lives for `'a`.
 unsafe fn text<'a>(text: *const c_char) -> &'a CStr {
     if text.is_null() {
         return c"?";
     }
-    // SAFETY: the caller's.
+    // SAFETY: required of the caller.
     unsafe { CStr::from_ptr(text) }
 }
 
-/// Records of 1,200 kernels or so: what is in a buffer that is not full is lost when the
-/// process dies without ending.
+/// The size of a buffer, for about 1,200 kernels. If the process dies without ending, the records
+/// of a partly filled buffer are lost.
 pub const BUFFER_BYTES: usize = 256 << 10;
 
-/// With [`BUFFER_BYTES`] it bounds the memory, at 16 MiB.
+/// Together with [`BUFFER_BYTES`], this limits the memory to 16 MiB.
 const MAX_BUFFERS: usize = 64;
 
-/// As CUPTI asks for.
+/// The alignment that CUPTI requires.
 const ALIGNMENT: usize = 8;
 
 struct RecordBuffers {
     free: Vec<*mut u8>,
-    /// In the order given back, with the bytes that hold records.
+    /// Full buffers in the order of return, with the number of bytes that have records.
     full: VecDeque<(*mut u8, usize)>,
     made: usize,
 }
 
-// SAFETY: whoever takes an address out of a list is the only one to use it.
+// SAFETY: only the code that takes an address out of a list uses it.
 unsafe impl Send for RecordBuffers {}
 
 static BUFFERS: Mutex<RecordBuffers> = Mutex::new(RecordBuffers {
@@ -211,7 +216,7 @@ fn buffers() -> MutexGuard<'static, RecordBuffers> {
     BUFFERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Gives CUPTI an empty buffer, or none.
+/// Passes an empty buffer to CUPTI, or null.
 pub unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most: *mut usize) {
     let given = catch_unwind(|| {
         let mut buffers = buffers();
@@ -227,13 +232,13 @@ pub unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most:
         // SAFETY: the size is not zero.
         let made = unsafe { alloc(layout) };
         buffers.made += usize::from(!made.is_null());
-        // Room for all, so that giving one back allocates nothing.
+        // Reserved now, so that returning a buffer does not allocate.
         buffers.free.reserve(MAX_BUFFERS);
         buffers.full.reserve(MAX_BUFFERS);
         made
     });
     let given = given.unwrap_or(ptr::null_mut());
-    // SAFETY: CUPTI passes three live variables; no limit of records.
+    // SAFETY: CUPTI passes pointers to three live variables. 0 means no limit of records.
     unsafe {
         buffer.write(given);
         size.write(if given.is_null() { 0 } else { BUFFER_BYTES });
@@ -261,11 +266,11 @@ pub unsafe extern "C" fn completed(
             FILLED.notify_one();
         }
     });
-    // A panic cannot be reported from here: its message is on standard error.
+    // A panic cannot be reported from here; its message is on standard error.
     drop(taken);
 }
 
-/// Waits until half of the buffers are full, or for so long.
+/// Waits until half of the buffers are full, or until `most` has passed.
 pub fn wait(most: Duration) {
     let waited = FILLED.wait_timeout_while(buffers(), most, |buffers| {
         buffers.full.len() < MAX_BUFFERS / 2
@@ -273,8 +278,8 @@ pub fn wait(most: Duration) {
     drop(waited);
 }
 
-/// Reads the records of all full buffers, in the order given back. Gives the number of
-/// buffers whose records could not be read to their end.
+/// Passes the records of all full buffers to `each`, in the order in which the buffers were
+/// returned. Returns the number of buffers that could not be read to their end.
 pub fn drain(library: &Cupti, mut each: impl FnMut(Record)) -> u64 {
     let mut damaged = 0;
     loop {
@@ -283,8 +288,8 @@ pub fn drain(library: &Cupti, mut each: impl FnMut(Record)) -> u64 {
             return damaged;
         };
         let mut at = ptr::null_mut();
-        // SAFETY: the buffer was given back by CUPTI with so many bytes of records, and is
-        // not used by others until it is free again.
+        // SAFETY: CUPTI returned the buffer with this many bytes of records, and nothing else uses
+        // it until it is free again.
         unsafe {
             loop {
                 match (library.functions.getNextRecord)(buffer, valid, &raw mut at) {

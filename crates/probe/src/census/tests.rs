@@ -1,5 +1,5 @@
-//! Records as CUPTI writes them, made by hand: read by CUPTI's own reader where
-//! `REGATTA_TEST_CUDA` names a CUDA toolkit, and put together without it.
+//! CUPTI records that are built by hand. They are read by CUPTI's own reader if `REGATTA_TEST_CUDA`
+//! names a CUDA toolkit, and linked without it.
 
 use super::calls::CallCount;
 use super::cupti::{Cupti, kind};
@@ -12,7 +12,7 @@ use std::ffi::{CStr, c_int};
 use std::path::Path;
 use std::ptr;
 
-/// Sizes of CUPTI 13.0's records, of which ours are prefixes.
+/// Sizes of the records of CUPTI 13.0, of which this code only uses a prefix.
 const KERNEL_BYTES: usize = 216;
 const COPY_BYTES: usize = 96;
 const FILL_BYTES: usize = 88;
@@ -22,7 +22,7 @@ const MARK_BYTES: usize = 56;
 
 fn put<T: Copy>(record: &mut [u8], at: usize, value: T) {
     assert!(at + size_of::<T>() <= record.len());
-    // SAFETY: within the record, as just seen.
+    // SAFETY: within the record, as just checked.
     unsafe {
         record
             .as_mut_ptr()
@@ -32,7 +32,7 @@ fn put<T: Copy>(record: &mut [u8], at: usize, value: T) {
     };
 }
 
-/// Offsets are those that the compiler gives `CUpti_ActivityKernel10`.
+/// The offsets are those in `CUpti_ActivityKernel10` with a C compiler.
 fn kernel(name: &'static CStr, correlation: u32, start: u64, end: u64) -> Vec<u8> {
     let mut record = vec![0; KERNEL_BYTES];
     put(&mut record, 0, kind::CONCURRENT_KERNEL);
@@ -76,7 +76,7 @@ fn call(kind: u32, id: u32, correlation: u32, start: u64, end: u64) -> Vec<u8> {
     record
 }
 
-/// `CUpti_ActivityMarker2` of a range: it begins, or without a name ends.
+/// A `CUpti_ActivityMarker2` that begins a range, or ends one if it has no name.
 fn mark(id: u32, at: u64, name: Option<&'static CStr>) -> Vec<u8> {
     let mut record = vec![0; MARK_BYTES];
     put(&mut record, 0, kind::MARKER);
@@ -98,8 +98,8 @@ fn device() -> Vec<u8> {
     record
 }
 
-/// The records that a process leaves in a buffer: CUDA's device, a launch through both interfaces, its
-/// kernel, a copy and a fill, and a kernel that never ended.
+/// The records that a process leaves in a buffer: CUDA's device, a launch through both interfaces,
+/// its kernel, a copy and a fill, and a kernel that never ended.
 fn recording() -> Vec<Vec<u8>> {
     const LAUNCH: u32 = 211;
     const LAUNCH_EX: u32 = 652;
@@ -118,7 +118,7 @@ fn recording() -> Vec<Vec<u8>> {
     ]
 }
 
-/// An array whose elements are aligned as CUPTI aligns its records.
+/// The records in an array with the alignment that CUPTI uses.
 fn aligned(records: &[Vec<u8>]) -> Vec<u64> {
     let bytes = records.concat();
     assert_eq!(bytes.len() % 8, 0);
@@ -128,11 +128,11 @@ fn aligned(records: &[Vec<u8>]) -> Vec<u64> {
         .collect()
 }
 
-/// Reads records one after another, each where it is known to start.
+/// Reads records one after the other, each from its known start.
 fn read_each(linker: &mut Linker, records: &[Vec<u8>]) {
     for bytes in records {
         let held = aligned(std::slice::from_ref(bytes));
-        // SAFETY: laid out as CUPTI does; the names are static.
+        // SAFETY: the record has CUPTI's layout, and its names are static.
         if let Some(record) = unsafe { record::read(held.as_ptr().cast()) } {
             linker.add(record);
         }
@@ -177,8 +177,8 @@ fn records_become_operations_with_their_launches() {
     holds_the_recording(&mut linker);
 }
 
-/// The same through the pool of buffers and `cuptiActivityGetNextRecord`, which finds each
-/// record by the true size of the one before it.
+/// The same through the pool of buffers and `cuptiActivityGetNextRecord`, which finds each record
+/// by the size of the one before.
 #[test]
 #[ignore = "needs CUPTI"]
 fn cuptis_own_reader_finds_the_same() {
@@ -186,7 +186,7 @@ fn cuptis_own_reader_finds_the_same() {
     let held = aligned(&recording());
     let valid = held.len() * 8;
     let (mut buffer, mut size, mut most) = (ptr::null_mut::<u8>(), 0, 1);
-    // SAFETY: as CUPTI calls them; the records fit.
+    // SAFETY: called in the way CUPTI does; the records fit into the buffer.
     unsafe {
         record::requested(&raw mut buffer, &raw mut size, &raw mut most);
         assert!(!buffer.is_null() && buffer.addr().is_multiple_of(8));
@@ -244,7 +244,7 @@ fn calls_are_told_one_by_one_but_for_those_that_are_operations() {
     );
 }
 
-/// The JSON that a worker in another language gets.
+/// The JSON that workers in other languages get.
 #[test]
 fn what_was_recorded_is_json() {
     const MALLOC: u32 = 20;
@@ -288,13 +288,13 @@ fn what_was_recorded_is_json() {
 
 #[test]
 fn the_c_interface_answers_misuse() {
-    // SAFETY: null is allowed.
+    // SAFETY: null is permitted.
     let status: c_int = unsafe { super::regatta_probe_census_end(ptr::null_mut()) };
     assert_eq!(status, crate::error::WRONG_ORDER);
     assert_eq!(super::regatta_probe_census_returned(), crate::error::OK);
 }
 
-/// CUPTI of the toolkit under `REGATTA_TEST_CUDA`.
+/// CUPTI of the toolkit in `REGATTA_TEST_CUDA`.
 fn library() -> &'static Cupti {
     let root = std::env::var_os("REGATTA_TEST_CUDA").expect("it names a CUDA toolkit");
     let library = Cupti::open_in(&Path::new(&root).join("lib"));

@@ -1,13 +1,13 @@
-//! Hardware counters of each kernel that a call launches, by CUPTI's range profiler.
+//! Hardware counters of each kernel that a call launches, from CUPTI's range profiler.
 //!
-//! Each kernel is a range of its own (auto range), and CUPTI runs it once for each pass that
-//! the metrics take (kernel replay), putting back what it wrote: the call is made once,
-//! whatever is counted. Kernels run one after another meanwhile, and their times mean
-//! nothing. The profiler numbers kernels and does not name them: names are those of a census
-//! of the same call, in the same order. Which counts are exact is not known beforehand;
-//! counting the same call again tells.
+//! Each kernel is a range of its own (auto range). CUPTI runs it once for each pass that the
+//! metrics need (kernel replay), and restores the memory that it wrote, so the call is made once
+//! for any number of metrics. Kernels run one after the other meanwhile, and their times mean
+//! nothing. The profiler numbers kernels and does not name them; names come from a census of the
+//! same call, in the same order. To know which counts are exact, the same call has to be counted
+//! again.
 //!
-//! A census and a counting exclude each other: one is to have ended before the other begins.
+//! A census and a counting exclude each other: one must end before the other begins.
 
 mod profiler;
 
@@ -25,20 +25,20 @@ use crate::error::entry;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
 
-/// The default number of kernels that are counted, and the most that can be asked for;
-/// further ones count as dropped.
+/// The default for the number of kernels that are counted, and its maximum. Further kernels count
+/// as dropped.
 const MAX_KERNELS: usize = 512;
 
-/// The least room that is made.
+/// The minimum room, in kernels.
 const MIN_KERNELS: usize = 16;
 
-/// The room for so many kernels, or 0 for as many as there may be. To begin a counting takes
-/// 0.7 ms for each that there is room for (H200, driver 580).
+/// The room to allocate for `kernels` kernels, or for an unknown number if that is 0. Starting to
+/// count takes 0.7 ms for each kernel of the room (H200, driver 580).
 fn room(kernels: usize) -> usize {
     match kernels {
         0 => MAX_KERNELS,
         some if some >= MAX_KERNELS => MAX_KERNELS,
-        // One more than there are is seen to be one too many.
+        // Room for one more, so that one too many is noticed.
         some => (some + 1).next_power_of_two().max(MIN_KERNELS),
     }
 }
@@ -46,20 +46,20 @@ fn room(kernels: usize) -> usize {
 /// The result of a counting.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CountedKernels {
-    /// Metrics that this device has, of those that were asked for, in that order.
+    /// The requested metrics that this device has, in the order of the request.
     pub metrics: Vec<String>,
-    /// Metrics that it has not.
+    /// The requested metrics that this device does not have.
     pub unavailable: Vec<String>,
     /// The number of passes over each kernel.
     pub passes: usize,
-    /// Kernels beyond the room that was made.
+    /// The number of kernels beyond the room.
     pub dropped: usize,
-    /// For each kernel, in the order of the launches, the value of each of `metrics`.
+    /// The values of `metrics` for each kernel, in launch order.
     pub kernels: Vec<Vec<f64>>,
 }
 
-/// A counting that has begun. Dropped, it ends, what was counted is lost, and what CUPTI holds
-/// for it is given back: the census works afterwards.
+/// A counting in progress. Dropping it ends it: the counts are lost, and CUPTI's objects for it are
+/// freed, so that a census works afterwards.
 #[must_use]
 pub struct Counting {
     api: ProfilerApi,
@@ -69,17 +69,17 @@ pub struct Counting {
     metrics: Vec<CString>,
     unavailable: Vec<CString>,
     passes: usize,
-    // CUPTI reads and writes both until the end.
+    // CUPTI reads and writes both until the counting ends.
     config: Vec<u8>,
     data: Vec<u8>,
 }
 
-// SAFETY: CUPTI's objects belong to the process and not to a thread.
+// SAFETY: CUPTI's objects belong to the process, not to a thread.
 unsafe impl Send for Counting {}
 
 impl Drop for Counting {
     fn drop(&mut self) {
-        // A failure cannot be reported from here, and the other steps are still due.
+        // A failure cannot be reported from here, and the remaining steps are still needed.
         if self.started {
             let _ = self.stop();
         }
@@ -95,18 +95,18 @@ impl Drop for Counting {
 }
 
 impl Counting {
-    /// Begins, on the device whose context is current, which must be idle. `kernels` is the
-    /// number that will be launched, or 0 if that is not known.
+    /// Starts to count on the device whose context is current, which must be idle. `kernels` is the
+    /// number that will be launched, or 0 if unknown.
     ///
     /// # Errors
-    /// No CUPTI, no permission, no context, a process that is recorded by injection, or a
-    /// device that has none of the metrics.
+    /// CUPTI, permission or a context is missing, this process is recorded by injection, or the
+    /// device has none of the metrics.
     pub fn begin(metrics: &[CString], kernels: usize) -> Result<Self> {
         let api = ProfilerApi::get()?;
         may_count()?;
         let driver = Driver::get()?;
         let (mut context, mut device) = (ptr::null_mut(), 0);
-        // SAFETY: live variables.
+        // SAFETY: the pointers are to live variables.
         unsafe {
             cu!(driver, cuCtxGetCurrent(&raw mut context))?;
             if context.is_null() {
@@ -148,7 +148,7 @@ impl Counting {
         Ok(begun)
     }
 
-    /// Makes the configuration of the host object's metrics, and asks how many passes it takes.
+    /// Builds the configuration of the host object's metrics, and reads the number of passes.
     fn configure(&mut self) -> Result<()> {
         let mut size = ConfigSize::new();
         size.host = self.host;
@@ -164,7 +164,7 @@ impl Counting {
         Ok(())
     }
 
-    /// Makes an empty image for the counts of so many kernels, and starts.
+    /// Allocates an empty image for the counts of `room` kernels, and starts.
     fn start(&mut self, room: usize) -> Result<()> {
         let names = pointers(&self.metrics);
         let mut size = DataSize::new();
@@ -191,7 +191,7 @@ impl Counting {
         Ok(())
     }
 
-    /// Stops; whether every pass was made.
+    /// Stops. Returns true if every pass was made.
     fn stop(&mut self) -> Result<bool> {
         self.started = false;
         let mut all = Stop::new();
@@ -200,10 +200,10 @@ impl Counting {
         Ok(all.complete != 0)
     }
 
-    /// Ends. The device must have finished the work that is counted.
+    /// Ends the counting. The device must have finished the counted work.
     ///
     /// # Errors
-    /// CUPTI's, and passes that are missing.
+    /// CUPTI's error, or passes are missing.
     pub fn end(mut self) -> Result<CountedKernels> {
         if !self.stop()? {
             return Err(Error::NoCounters("not every pass was made".to_owned()));
@@ -229,10 +229,10 @@ impl Counting {
         })
     }
 
-    /// The values of one kernel.
+    /// The values of the metrics for one kernel.
     fn values(&self, range: usize) -> Result<Vec<f64>> {
         let names = pointers(&self.metrics);
-        // A value that is not written is unknown.
+        // A value that CUPTI does not write stays unknown.
         let mut values = vec![f64::NAN; names.len()];
         let mut all = Evaluate::new();
         all.host = self.host;
@@ -245,7 +245,7 @@ impl Counting {
 }
 
 impl CountedKernels {
-    /// The JSON text that the C interface gives; a value that is not known is null.
+    /// The JSON text for the C interface. An unknown value is null.
     fn json(&self) -> String {
         let names = |names: &[String]| array(names.iter().map(|name| quoted(name)));
         let value = |value: &f64| {
@@ -267,11 +267,11 @@ impl CountedKernels {
     }
 }
 
-/// The counting of the C interface.
+/// The counting in progress of the C interface.
 static CURRENT: Current<Counting> = Current::new();
 
-/// Begins to count metrics of each kernel that the process launches on the current context:
-/// `kernels` of them, or 0 where that is not known. The more there are, the longer it takes.
+/// Starts to count metrics of each kernel that the process launches in the current context.
+/// `kernels` is their number, or 0 if unknown; starting takes longer for more kernels.
 ///
 /// # Safety
 /// `metrics` points to `count` strings that end with a NUL.
@@ -285,12 +285,12 @@ pub unsafe extern "C" fn regatta_probe_counters_begin(
         if metrics.is_null() || count == 0 {
             return Err(Error::Argument("no metrics to count".to_owned()));
         }
-        // SAFETY: the caller's.
+        // SAFETY: required of the caller.
         let metrics = unsafe { std::slice::from_raw_parts(metrics, count as usize) };
         if metrics.iter().any(|name| name.is_null()) {
             return Err(Error::Argument("a metric is null".to_owned()));
         }
-        // SAFETY: the caller's.
+        // SAFETY: required of the caller.
         let names = metrics
             .iter()
             .map(|&name| unsafe { CStr::from_ptr(name) }.to_owned());
@@ -299,15 +299,15 @@ pub unsafe extern "C" fn regatta_probe_counters_begin(
     })
 }
 
-/// Ends it. `json` is left pointing to what was counted, a JSON object that ends with a NUL
-/// and is valid until the next end.
+/// Ends the counting. `json` then points to the counts: a JSON object that ends with a NUL and is
+/// valid until the next end.
 ///
 /// # Safety
 /// `json` is null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn regatta_probe_counters_end(json: *mut *const c_char) -> c_int {
     const NOT_BEGUN: &str = "a counting ends that was not begun";
-    // SAFETY: the caller's.
+    // SAFETY: required of the caller.
     entry(|| unsafe { CURRENT.end(json, NOT_BEGUN, |begun| Ok(begun.end()?.json())) })
 }
 
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn an_end_without_a_begin_and_no_metrics_are_told() {
-        // SAFETY: null is allowed.
+        // SAFETY: null is permitted.
         unsafe {
             assert_eq!(
                 regatta_probe_counters_end(ptr::null_mut()),

@@ -1,4 +1,4 @@
-//! The functions of CUPTI's range profiler and of its host half that counting needs.
+//! The functions of CUPTI's range profiler and of its host interface that counting needs.
 //!
 //! Reference: cupti_profiler_target.h, cupti_profiler_host.h, cupti_range_profiler.h and
 //! cupti_target.h of CUDA 13.0. Fields have the headers' names in this crate's spelling.
@@ -13,16 +13,17 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// `CUPTI_AutoRange`: each kernel is a range.
 pub const AUTO_RANGE: c_int = 1;
-/// `CUPTI_KernelReplay`: CUPTI saves what a kernel writes, and runs it once a pass.
+/// `CUPTI_KernelReplay`: CUPTI saves the memory that a kernel writes, and runs it once for each
+/// pass.
 pub const KERNEL_REPLAY: c_int = 2;
 /// `CUPTI_PROFILER_TYPE_RANGE_PROFILER`.
 pub const RANGE_PROFILER: c_int = 0;
 
-/// `CUPTI_ERROR_INSUFFICIENT_PRIVILEGES`, and the same of a virtual device.
+/// `CUPTI_ERROR_INSUFFICIENT_PRIVILEGES`, and its variant for virtual devices.
 const NOT_PERMITTED: [c_int; 2] = [35, 40];
 
-/// A struct of parameters: its size, a private pointer, then its fields. The size that
-/// CUPTI asks for ends with the last field, without padding.
+/// A struct of parameters: its size, a private pointer, then its fields. The size that CUPTI
+/// expects ends with the last field, without padding.
 macro_rules! parameters {
     ($($name:ident { $($field:ident: $type:ty),* $(,)? } last $last:ident;)+) => {$(
         #[repr(C)]
@@ -31,13 +32,13 @@ macro_rules! parameters {
         impl $name {
             const SIZE: usize = {
                 let at = std::mem::offset_of!(Self, $last);
-                // SAFETY: no value is read, the type alone is asked for.
+                // SAFETY: reads no value, only uses the type.
                 at + size_of_last(|all: &Self| &all.$last)
             };
 
-            /// All zero but the size.
+            /// All fields are zero except the size.
             pub fn new() -> Self {
-                // SAFETY: integers and pointers alone, for which zero is a value.
+                // SAFETY: the struct has only integers and pointers, for which zero is valid.
                 let mut all: Self = unsafe { std::mem::zeroed() };
                 all.size = Self::SIZE;
                 all
@@ -84,7 +85,7 @@ parameters! {
 }
 
 functions! {
-    /// libcupti. All are there from CUDA 12.6 on.
+    /// libcupti. All functions exist since CUDA 12.6.
     ProfilerFunctions, c"libcupti.so.13", c_int;
     cuptiProfilerInitialize [c"cuptiProfilerInitialize"] (*mut Initialize);
     cuptiProfilerDeInitialize [c"cuptiProfilerDeInitialize"] (*mut Initialize);
@@ -116,10 +117,10 @@ pub struct ProfilerApi {
 }
 
 impl ProfilerApi {
-    /// The profiler's functions, found once.
+    /// Looks up the profiler's functions, once.
     ///
     /// # Errors
-    /// No CUPTI, or one that is too old.
+    /// CUPTI is missing or too old.
     pub fn get() -> Result<ProfilerApi> {
         static FUNCTIONS: OnceLock<Result<ProfilerFunctions>> = OnceLock::new();
         let cupti = Cupti::get()?;
@@ -132,10 +133,11 @@ impl ProfilerApi {
         Ok(ProfilerApi { cupti, functions })
     }
 
-    /// CUPTI's word for a code, or the fix where counting is not permitted.
+    /// Converts a code to a result; an error has CUPTI's name for the code, or the fix if counting
+    /// is not permitted.
     ///
     /// # Errors
-    /// When the code is not 0.
+    /// The code is not 0.
     pub fn checked(self, function: &'static str, code: c_int) -> Result<()> {
         if NOT_PERMITTED.contains(&code) {
             return Err(Error::NoCounters(
@@ -148,11 +150,11 @@ impl ProfilerApi {
     }
 }
 
-/// Calls a function of the profiler and turns its status into a `Result`.
+/// Calls a function of the profiler and converts its status to a `Result`.
 macro_rules! profiler {
     ($api:expr, $function:ident, $parameters:expr) => {
-        // SAFETY: a struct of the function's own type, whose pointers are alive and whose
-        // images have the given sizes.
+        // SAFETY: the struct is of the function's own type, its pointers are live, and its images
+        // have the given sizes.
         $api.checked(stringify!($function), unsafe {
             ($api.functions.$function)(&raw mut $parameters)
         })
@@ -171,11 +173,12 @@ pub fn chip(api: ProfilerApi, device: c_int) -> Result<CString> {
     if all.name.is_null() {
         return Err(Error::NoCounters("CUPTI does not name the chip".to_owned()));
     }
-    // SAFETY: a string of CUPTI's that ends with a NUL.
+    // SAFETY: a string of CUPTI that ends with a NUL.
     Ok(unsafe { CStr::from_ptr(all.name) }.to_owned())
 }
 
-/// The counters that the device has, in CUPTI's form: first the size, then the image.
+/// The counters that the device has, in CUPTI's format. The first call returns the size, the second
+/// the image.
 pub fn available(api: ProfilerApi, context: *mut c_void) -> Result<Vec<u8>> {
     let mut image = Vec::new();
     for _ in 0..2 {
@@ -190,7 +193,7 @@ pub fn available(api: ProfilerApi, context: *mut c_void) -> Result<Vec<u8>> {
     Ok(image)
 }
 
-/// A host object, which knows metrics; to be given to [`release`].
+/// Creates a host object, which knows the metrics. Free it with [`release`].
 pub fn host(api: ProfilerApi, chip: &CStr, available: &[u8]) -> Result<*mut c_void> {
     let mut all = HostInitialize::new();
     (all.kind, all.chip) = (RANGE_PROFILER, chip.as_ptr());
@@ -215,7 +218,7 @@ pub fn add(api: ProfilerApi, host: *mut c_void, metrics: &[CString]) -> Result<(
     profiler!(api, cuptiProfilerHostConfigAddMetrics, all)
 }
 
-/// Returns true if a chip has a metric: asked once, since each takes an object of its own.
+/// True if a chip has a metric. The answer is cached, since each query creates a host object.
 pub fn has(api: ProfilerApi, chip: &CStr, available: &[u8], metric: &CString) -> bool {
     static KNOWN: Mutex<BTreeMap<(CString, CString), bool>> = Mutex::new(BTreeMap::new());
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -233,7 +236,7 @@ pub fn has(api: ProfilerApi, chip: &CStr, available: &[u8], metric: &CString) ->
 mod tests {
     use super::*;
 
-    /// The `..._STRUCT_SIZE` of each in the headers of CUDA 13.0, and offsets around the
+    /// The `..._STRUCT_SIZE` of each struct in the headers of CUDA 13.0, and offsets around the
     /// narrow fields.
     #[test]
     fn structs_lie_as_in_cuptis_headers() {

@@ -1,5 +1,5 @@
-//! A simulated device: a queue, a gate that really blocks, and clocks that advance only
-//! by what is done. So the contract is tested without a GPU and without wall time.
+//! A simulated device: a queue, a gate that really blocks, and clocks that only advance with work.
+//! It tests the timing method without a GPU and without wall time.
 
 use crate::Error;
 use crate::Result;
@@ -37,17 +37,17 @@ enum QueuedWork {
     NullKernel,
 }
 
-/// Time the host needs for anything it queues, and the device for an event pair.
+/// The host's time to queue anything, and the device's time for an event pair.
 pub const ISSUE_NS: u64 = 5_000;
 pub const PAIR_NS: u64 = 1_280;
 /// The device's part of launching any kernel.
 pub const LAUNCH_NS: u64 = 900;
 const FLUSH_NS: u64 = 40_000;
 
-/// A kernel that finds its inputs in the cache needs this part less.
+/// A kernel that finds its inputs in the cache takes this part less: a quarter.
 pub const HOT_SHARE: u64 = 4;
 
-/// Safety net: a gate that stays closed is a failed test, not a hung one.
+/// Turns a gate that stays closed into a failed test instead of a hung one.
 const DEADLOCK: Duration = Duration::from_secs(20);
 
 type CallTrace = Arc<Mutex<Vec<MockCall>>>;
@@ -65,7 +65,7 @@ impl TicketWord for TracedWord {
     }
 }
 
-/// The simulated device. Its fields are its condition; tests set them.
+/// The simulated device. Tests set its fields.
 pub struct Mock {
     word: Arc<TracedWord>,
     trace: CallTrace,
@@ -100,17 +100,17 @@ impl Mock {
         }
     }
 
-    /// Takes the trace so far; the next one starts empty.
+    /// Returns the trace so far, and starts an empty one.
     pub fn take_trace(&self) -> Vec<MockCall> {
         std::mem::take(&mut *self.trace.lock().unwrap())
     }
 
-    /// Returns true if every gate that was closed is open again.
+    /// True if every gate that was closed is open again.
     pub fn gate_is_open(&self) -> bool {
         self.word.word.load(Ordering::Acquire) >= self.tickets
     }
 
-    /// Queues a kernel of this length.
+    /// Queues a kernel that takes `ns` nanoseconds.
     pub fn kernel(&mut self, ns: u64) -> Result<()> {
         self.step(MockCall::Kernel)?;
         self.queue(QueuedWork::Kernel(ns));
@@ -127,7 +127,7 @@ impl Mock {
 
     fn queue(&mut self, work: QueuedWork) {
         self.host_ns += ISSUE_NS;
-        // An idle device begins once the host's command has arrived, not before.
+        // An idle device begins when the host's command arrives.
         if self.queue.is_empty() {
             self.device_ns = self.device_ns.max(self.host_ns);
         }
@@ -146,13 +146,13 @@ impl Mock {
                     assert!(begin.elapsed() < DEADLOCK, "the gate stays closed");
                     thread::sleep(Duration::from_micros(50));
                 }
-                // Opened no earlier than the host had come this far.
+                // The gate opened no earlier than this time of the host.
                 self.device_ns = self.device_ns.max(self.host_ns);
             }
             QueuedWork::Record(mark) => {
                 self.device_ns += PAIR_NS / 2;
                 self.marks[mark as usize] = self.device_ns;
-                // The start event's other half lies behind its time stamp.
+                // The other half of the start event comes after its time stamp.
                 if mark == Mark::Start {
                     self.device_ns += PAIR_NS / 2;
                 }

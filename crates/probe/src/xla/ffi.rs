@@ -1,16 +1,16 @@
-//! XLA's foreign function interface, as far as a custom call that marks needs it.
+//! The parts of XLA's foreign function interface that the marker needs.
 //!
-//! Reference: `xla/ffi/api/c_api.h` of OpenXLA, which ships with jaxlib
-//! (`jax.ffi.include_dir()`). Every struct is declared up to the last field used here:
-//! XLA only ever appends to them within a major version, each begins with its size, and
-//! `field` reads nothing beyond what that size says is there.
+//! Reference: `xla/ffi/api/c_api.h` of OpenXLA, which is part of jaxlib (`jax.ffi.include_dir()`).
+//! Every struct is declared up to the last field that is used here. Within a major version, XLA
+//! only appends fields to structs, and each struct begins with its size; `field` reads nothing
+//! beyond that size.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::offset_of;
 use std::ptr;
 
-/// The interface's version that this file is written against: the first with the
-/// metadata query, and the oldest that XLA accepts.
+/// The version of the interface that this file is written for: the first one with the metadata
+/// query, and the oldest that XLA accepts.
 pub const VERSION: (c_int, c_int) = (0, 1);
 
 /// `XLA_FFI_Extension_Metadata`.
@@ -19,10 +19,10 @@ pub const METADATA: c_int = 1;
 /// `XLA_FFI_ExecutionStage_EXECUTE`.
 pub const EXECUTE: c_int = 3;
 
-/// `XLA_FFI_Error`: made and read by XLA alone.
+/// `XLA_FFI_Error`, which only XLA creates and reads.
 pub type ErrorHandle = *mut c_void;
 
-/// `XLA_FFI_Extension_Base`: the head of a list of what a call is about.
+/// `XLA_FFI_Extension_Base`: the head of a list of extensions of a call.
 #[repr(C)]
 pub struct Extension {
     pub struct_size: usize,
@@ -39,7 +39,7 @@ pub struct ApiVersion {
     pub minor: c_int,
 }
 
-/// `XLA_FFI_Metadata`: the answer to the question what a handler was built for.
+/// `XLA_FFI_Metadata`: describes the interface for which a handler was built.
 #[repr(C)]
 pub struct Metadata {
     pub struct_size: usize,
@@ -48,7 +48,7 @@ pub struct Metadata {
     pub traits: u32,
 }
 
-/// `XLA_FFI_Metadata_Extension`: a call that asks for [`Metadata`] and for nothing else.
+/// `XLA_FFI_Metadata_Extension`: a call with it only asks for [`Metadata`].
 #[repr(C)]
 pub struct MetadataExtension {
     pub base: Extension,
@@ -81,7 +81,7 @@ pub struct ErrorDestroy {
     pub error: ErrorHandle,
 }
 
-/// `XLA_FFI_Api`: what a handler may call.
+/// `XLA_FFI_Api`: the functions that a handler may call.
 #[repr(C)]
 pub struct XlaApi {
     pub struct_size: usize,
@@ -105,7 +105,7 @@ pub struct CallFrame {
     pub stage: c_int,
 }
 
-/// A field of a struct that XLA handed over, if the struct reaches that far there.
+/// A field of a struct from XLA, if the struct's size includes it.
 macro_rules! field {
     ($pointer:expr, $type:ty, $field:ident) => {{
         let pointer: *const $type = $pointer;
@@ -119,15 +119,16 @@ const fn field_size<T, F>(_: fn(&T) -> &F) -> usize {
     size_of::<F>()
 }
 
-/// Answers the question what this handler was built for; false if it is not asked.
+/// Answers a metadata query. Returns false if the call is not one.
 ///
-/// No trait is claimed. In particular the handler is not compatible with command
-/// buffers: XLA must never record it into a CUDA graph, where it would run once.
+/// It claims no traits. In particular, the handler is not compatible with command buffers: XLA must
+/// never record it into a CUDA graph, where it would run only once.
 ///
 /// # Safety
-/// `frame` is null or as XLA hands it to a handler.
+/// `frame` is null, or comes from XLA's call of a handler.
 pub unsafe fn answer_metadata(frame: *const CallFrame) -> bool {
-    // SAFETY: the caller's; `field!` checks null and size, and so for each pointer below.
+    // SAFETY: required of the caller. `field!` checks each pointer for null and for the struct's
+    // size.
     unsafe {
         let Some(extension) = field!(frame, CallFrame, extension_start) else {
             return false;
@@ -149,15 +150,15 @@ pub unsafe fn answer_metadata(frame: *const CallFrame) -> bool {
     true
 }
 
-/// The stream that XLA queues this computation's work on, as an address (`CUstream`).
+/// The stream on which XLA queues this computation's work, as an address (`CUstream`).
 ///
 /// # Errors
-/// XLA's own words (a processor has no stream), or what is missing from the call.
+/// XLA's message (a processor has no stream), or the missing part of the call.
 ///
 /// # Safety
 /// As [`answer_metadata`].
 pub unsafe fn stream(frame: *const CallFrame) -> Result<usize, String> {
-    // SAFETY: as in `answer_metadata`; the arguments of each call are live variables.
+    // SAFETY: as in `answer_metadata`. The arguments of each call are live variables.
     unsafe {
         if field!(frame, CallFrame, stage) != Some(EXECUTE) {
             return Err("XLA called the marker at another stage than execution".to_owned());
@@ -187,10 +188,10 @@ pub unsafe fn stream(frame: *const CallFrame) -> Result<usize, String> {
     }
 }
 
-/// The words of an error, which is freed.
+/// The message of an error, which is then freed.
 ///
 /// # Safety
-/// `error` is from a function of `api` and is not used again.
+/// `error` comes from a function of `api` and is not used again.
 unsafe fn take_message(api: &XlaApi, error: ErrorHandle) -> String {
     let mut asked = ErrorMessage {
         struct_size: size_of::<ErrorMessage>(),
@@ -203,7 +204,8 @@ unsafe fn take_message(api: &XlaApi, error: ErrorHandle) -> String {
         extension_start: ptr::null_mut(),
         error,
     };
-    // SAFETY: the caller's; the message lives as long as the error and is copied before.
+    // SAFETY: required of the caller. The message lives as long as the error, and is copied before
+    // the error is freed.
     unsafe {
         if let Some(get_message) = api.error_get_message {
             get_message(&raw mut asked);

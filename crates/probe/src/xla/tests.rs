@@ -1,5 +1,5 @@
-//! A pretended XLA: call frames as `c_api.h` lays them out, and an API that gives a
-//! stream, or an error with words.
+//! A simulated XLA: call frames with the layout of `c_api.h`, and an API that returns a stream, or
+//! an error with a message.
 
 use super::ffi::*;
 use super::*;
@@ -15,12 +15,12 @@ use std::thread;
 const STREAM: usize = 0x5eed;
 
 unsafe extern "C" fn gives_a_stream(asked: *mut StreamGet) -> ErrorHandle {
-    // SAFETY: called with a live variable.
+    // SAFETY: called with a pointer to a live variable.
     unsafe { (*asked).stream = ptr::without_provenance_mut(STREAM) };
     null_mut()
 }
 
-/// Errors that are alive: each must be freed once.
+/// The number of live errors, each of which must be freed once.
 static ERRORS: AtomicU32 = AtomicU32::new(0);
 
 unsafe extern "C" fn gives_an_error(_: *mut StreamGet) -> ErrorHandle {
@@ -30,7 +30,7 @@ unsafe extern "C" fn gives_an_error(_: *mut StreamGet) -> ErrorHandle {
 
 unsafe extern "C" fn message(asked: *mut ErrorMessage) {
     const WORDS: &[u8] = b"no stream here\0";
-    // SAFETY: called with a live variable.
+    // SAFETY: called with a pointer to a live variable.
     unsafe { (*asked).message = WORDS.as_ptr().cast::<c_char>() };
 }
 
@@ -75,7 +75,7 @@ fn marks() -> &'static Marks {
     Box::leak(Box::new(Marks::new()))
 }
 
-/// The numbers are what a C compiler gives for `c_api.h` of jaxlib 0.10.2 on x86-64.
+/// The numbers come from a C compiler with `c_api.h` of jaxlib 0.10.2 on x86-64.
 #[test]
 fn structs_lie_as_in_the_header() {
     assert_eq!(offset_of!(CallFrame, api), 16);
@@ -93,7 +93,7 @@ fn structs_lie_as_in_the_header() {
 #[test]
 fn the_metadata_query_is_answered_and_marks_nothing() {
     let mut metadata = Metadata {
-        // As the header counts: without the padding after the last field.
+        // The size as in the header, without the padding after the last field.
         struct_size: offset_of!(Metadata, traits) + 4,
         api_version: version(-1),
         traits: u32::MAX,
@@ -109,7 +109,7 @@ fn the_metadata_query_is_answered_and_marks_nothing() {
     let api = api(gives_a_stream);
     let mut frame = frame(&api);
     frame.extension_start = (&raw mut extension).cast();
-    // SAFETY: the frame is as XLA's; it marks nothing in the process's marks.
+    // SAFETY: the frame has XLA's layout. It marks nothing in the process's marks.
     let error = unsafe { regatta_probe_xla_mark((&raw mut frame).cast()) };
     assert!(error.is_null());
     assert_eq!(
@@ -117,7 +117,7 @@ fn the_metadata_query_is_answered_and_marks_nothing() {
         VERSION
     );
     assert_eq!(metadata.traits, 0);
-    // A struct too short to hold the answer is left alone.
+    // A struct that is too short for the answer is not changed.
     metadata.struct_size = 8;
     metadata.traits = 7;
     // SAFETY: as above.
@@ -129,7 +129,7 @@ fn the_metadata_query_is_answered_and_marks_nothing() {
 fn the_stream_is_asked_for_as_the_interface_says() {
     let api = api(gives_a_stream);
     let mut frame = frame(&api);
-    // SAFETY: here and below, the frame is as XLA's.
+    // SAFETY: here and below, the frame has XLA's layout.
     assert_eq!(unsafe { stream(&raw const frame) }, Ok(STREAM));
     frame.stage = 0;
     let early = unsafe { stream(&raw const frame) };
@@ -139,7 +139,7 @@ fn the_stream_is_asked_for_as_the_interface_says() {
 #[test]
 fn an_error_of_xlas_is_kept_in_its_words_and_freed() {
     let api = api(gives_an_error);
-    // SAFETY: the frame is as XLA's.
+    // SAFETY: the frame has XLA's layout.
     let words = unsafe { stream(&frame(&api)) };
     assert_eq!(words, Err("no stream here".to_owned()));
     assert_eq!(ERRORS.load(Ordering::SeqCst), 0);
@@ -167,7 +167,7 @@ fn a_marker_records_once_on_its_stream_alone() {
 
     let awaited = marks.wait_for(STREAM, 1, record());
     let before = Instant::now();
-    // As a client that queues from a thread of its own does, after the call returned.
+    // Like a client that queues from a thread of its own after the call has returned.
     let late = thread::spawn(|| marks.mark(Ok(STREAM)));
     assert!(awaited.wait(Duration::from_secs(20)).unwrap() >= before);
     late.join().unwrap();
