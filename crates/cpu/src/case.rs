@@ -1,4 +1,4 @@
-//! A case made ready: its kernel, the tensors of its calls, and what they hold by turns.
+//! A prepared case: its kernel, and the tensors of its calls.
 
 use std::collections::BTreeMap;
 
@@ -13,28 +13,28 @@ use regatta_worker::protocol::Prepare;
 use regatta_worker::serve::Refusal;
 use regatta_worker::units::{Bytes, Nanoseconds};
 
-/// Calls of a census, of which the one with the most threads counts.
+/// The number of calls in a census. The one with the most threads counts.
 const CENSUS_CALLS: usize = 5;
 
-/// Makes the kernel of a variant for a request.
+/// Creates the kernel of a variant for a request.
 pub type MakeKernel = fn(&Prepare, Geometry) -> Box<dyn CpuKernel>;
 
-/// A case made ready.
+/// A prepared case.
 pub struct CpuCase {
     problem: Attention,
-    /// The seed of the first set of inputs; set `n` has this one and `n`.
+    /// The seed of the first set of inputs. Set `n` has this seed plus `n`.
     seed: u64,
     kernel: Box<dyn CpuKernel>,
     buffers: CallBuffers,
-    /// Counts of timed calls, which nothing reads.
+    /// The counts of timed calls, which are not used.
     tally: Tally,
 }
 
 impl CpuCase {
-    /// Takes memory for a case and makes its first inputs.
+    /// Allocates a case and makes its first inputs.
     ///
     /// # Errors
-    /// When it does not fit into memory.
+    /// It does not fit into memory.
     pub fn new(request: &Prepare, kernel: MakeKernel) -> Result<CpuCase, Refusal> {
         let problem = request
             .problem
@@ -47,8 +47,8 @@ impl CpuCase {
             return Err(Refusal::Unsupported(why));
         }
         let tensors = work::memory_bytes(&problem, false);
-        // The reference: float64 is twice the width, and each tensor is there in
-        // logical order and once more with heads apart.
+        // Memory of the reference: float64 is twice as wide, and each tensor exists twice, in
+        // logical order and with separate heads.
         let reference = work::memory_bytes(&problem.with(Direction::Both), false).saturating_mul(4);
         let needed = tensors.saturating_add(reference);
         fits(needed)?;
@@ -68,7 +68,7 @@ impl CpuCase {
         })
     }
 
-    /// Runs the part before a gradient that is timed alone.
+    /// For a gradient that is timed alone, runs the forward pass before it.
     fn forward_before(&mut self) {
         if self.problem.direction == Direction::Backward {
             self.run(Direction::Forward, &Tally::default());
@@ -96,14 +96,14 @@ impl ProcessorCase for CpuCase {
         self.tally = tally;
     }
 
-    /// Runs the forward before a gradient that is timed alone.
+    /// Changes the inputs, and runs the forward pass before a gradient that is timed alone.
     fn change(&mut self, set: u32) -> Result<(), String> {
         self.buffers.randomise(self.seed.wrapping_add(set.into()));
         self.forward_before();
         Ok(())
     }
 
-    /// For a gradient alone, the forward before it is not timed.
+    /// For a gradient that is timed alone, the forward pass is not timed.
     fn first_call(&mut self) -> Nanoseconds {
         self.forward_before();
         let tally = Tally::default();
@@ -124,8 +124,8 @@ impl ProcessorCase for CpuCase {
     }
 
     fn census(&mut self) -> Structure {
-        // The pool may give the tasks of a short call to fewer threads than it
-        // has, by chance; what a call can occupy is the most over a few.
+        // The pool may happen to give the tasks of a short call to fewer threads than it has. The
+        // maximum over a few calls is the number that a call can use.
         let mut threads = 0;
         let mut last = Tally::default();
         for _ in 0..CENSUS_CALLS {
@@ -149,8 +149,8 @@ impl ProcessorCase for CpuCase {
     }
 }
 
-/// Refuses what is larger than memory before it is touched: an allocation that the
-/// system promises and cannot keep ends the process.
+/// Refuses a case that is larger than the available memory before any of it is used: if the system
+/// promises memory and cannot provide it, the process is killed.
 fn fits(bytes: u64) -> Result<(), Refusal> {
     match available_memory() {
         Some(available) if bytes > available => Err(Refusal::Failed(format!(

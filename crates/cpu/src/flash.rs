@@ -1,4 +1,4 @@
-//! `flash`: tiles, an online softmax, and a task for every tile of queries.
+//! `flash`: tiles, an online softmax, and a task for each tile of queries.
 
 use std::f32::consts::LN_2;
 use std::ops::Range;
@@ -11,11 +11,11 @@ use super::tensors::lend;
 use super::tile::{KEYS, QUERIES, QuerySide, attend};
 use regatta_worker::matrix::{Matrix, multiply};
 
-/// Keys of a tile whose `dk` and `dv` one task sums.
+/// The number of keys in a tile whose `dk` and `dv` one task sums.
 const GRADIENT_KEYS: usize = 128;
 
-/// Queries of a tile, for this many rows over all sequences and heads: large tiles
-/// make the products efficient, small ones give every thread two of them.
+/// The number of queries in a tile, for `rows` rows over all sequences and heads. Large tiles make
+/// the products efficient; small ones give every thread at least two of them.
 fn query_tile(rows: usize, threads: usize) -> usize {
     let mut tile = QUERIES;
     while tile > 32 && rows / tile < 2 * threads {
@@ -30,10 +30,9 @@ struct Task {
     rows: Range<usize>,
 }
 
-/// Forward: parallel over batch × heads × query tiles. Backward: `dk` and `dv` in
-/// parallel over batch × key-value heads × key tiles, then `dq` over query tiles.
-/// Scores are computed once in each of the two passes, and no two tasks write
-/// the same element.
+/// Forward is parallel over batch × heads × query tiles. Backward computes `dk` and `dv` in
+/// parallel over batch × key-value heads × key tiles, and then `dq` over query tiles. Scores are
+/// computed once in each of these two passes, and no two tasks write the same element.
 pub struct Flash {
     shape: Geometry,
     query_tiles: Vec<Task>,
@@ -41,7 +40,7 @@ pub struct Flash {
 }
 
 impl Flash {
-    /// The kernel on one problem.
+    /// The kernel for one problem.
     pub fn new(shape: Geometry) -> Flash {
         let tasks = |planes: &mut dyn Iterator<Item = (usize, usize)>, rows: &[_], size| {
             let mut tasks = Vec::new();
@@ -95,7 +94,7 @@ impl Flash {
                     multiply(Matrix::new(ds, m, n, n).t(), side.q, 1.0, dk_sum, d);
                 }
             }
-            // `q` carries log₂ e / √d; what is wanted is 1 / √d.
+            // `q` contains the factor log₂ e / √d; the gradient needs 1 / √d.
             softmax::scale(dk_sum, LN_2);
         });
     }
@@ -130,7 +129,7 @@ impl CpuKernel for Flash {
     fn forward(&mut self, x: &Operands, saved: &mut SavedTensors, tally: &Tally) {
         let shape = &self.shape;
         let (out, lse) = (saved.out.writer(), saved.lse.writer());
-        // Under a causal mask the last tiles are the longest: they go first.
+        // Under a causal mask the last tiles take longest, so they come first.
         let tasks = self.query_tiles.par_iter().rev().with_max_len(1);
         tasks.for_each(|task| {
             tally.task();

@@ -1,5 +1,5 @@
-//! The common parts of the three variants: the tensors of a call, the geometry of
-//! a problem, and a count of the tasks.
+//! Common parts of the three variants: the tensors of a call, the geometry of a problem, and a
+//! count of tasks.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,17 +11,17 @@ use regatta_worker::attention::inputs::Tensor;
 use regatta_worker::attention::{Attention, Mask, fill};
 use regatta_worker::case::{Dtype, ParamValue};
 
-/// One implementation on one problem.
+/// An implementation for one problem.
 pub trait CpuKernel: Send {
-    /// Bytes it keeps between calls beside the caller's tensors.
+    /// Bytes that it keeps between calls in addition to the caller's tensors.
     fn workspace_bytes(&self) -> u64 {
         0
     }
 
-    /// Takes that workspace; called once, before the first call.
+    /// Allocates the workspace. Called once, before the first call.
     ///
     /// # Errors
-    /// When it does not fit into memory.
+    /// It does not fit into memory.
     fn allocate(&mut self) -> Result<(), OutOfMemory> {
         Ok(())
     }
@@ -31,10 +31,10 @@ pub trait CpuKernel: Send {
         BTreeMap::new()
     }
 
-    /// Fills `saved` from `q, k, v`.
+    /// Computes `saved` from `q, k, v`.
     fn forward(&mut self, x: &Operands, saved: &mut SavedTensors, tally: &Tally);
 
-    /// Fills `gradients` from `q, k, v, dout` and what the forward before saved.
+    /// Computes `gradients` from `q, k, v, dout` and the results of the forward pass in `saved`.
     fn backward(
         &mut self,
         x: &Operands,
@@ -60,37 +60,36 @@ pub struct Operands {
 pub struct SavedTensors {
     /// The output.
     pub out: HostTensor,
-    /// Log-sum-exp of each row, natural logarithm, one f32 a row; -∞ where a query
-    /// sees no key.
+    /// The natural log-sum-exp, one f32 for each row; -∞ if a query sees no key.
     pub lse: HostTensor,
 }
 
 /// The results of backward.
 pub struct GradientTensors {
-    /// As `q`.
+    /// The gradient of `q`.
     pub dq: HostTensor,
-    /// As `k`.
+    /// The gradient of `k`.
     pub dk: HostTensor,
-    /// As `v`.
+    /// The gradient of `v`.
     pub dv: HostTensor,
 }
 
 /// The tensors of a call.
 pub struct CallBuffers {
-    /// Read.
+    /// The inputs.
     pub operands: Operands,
-    /// Written by forward, read by backward.
+    /// Written by forward, and read by backward.
     pub saved: SavedTensors,
     /// Written by backward.
     pub gradients: GradientTensors,
 }
 
 impl CallBuffers {
-    /// Inputs of zeros and poisoned results (NaN). What a forward call does not
-    /// need has no rows.
+    /// Inputs of zeros and poisoned results (NaN). Tensors that a forward call does not need have
+    /// no rows.
     ///
     /// # Errors
-    /// When they do not fit into memory.
+    /// They do not fit into memory.
     pub fn new(problem: &Attention, shape: &Geometry) -> Result<CallBuffers, OutOfMemory> {
         let empty = spans(std::iter::empty());
         let (q_rows, k_rows) = (&shape.queries, &shape.keys);
@@ -120,7 +119,7 @@ impl CallBuffers {
         })
     }
 
-    /// Makes the inputs that `seed` defines.
+    /// Writes the inputs of a seed.
     pub fn randomise(&mut self, seed: u64) {
         let x = &mut self.operands;
         for (of, tensor) in [
@@ -134,7 +133,7 @@ impl CallBuffers {
     }
 }
 
-/// The sizes of a problem, as kernels ask for them.
+/// The sizes of a problem.
 #[derive(Clone)]
 pub struct Geometry {
     /// Rows of `q` of each sequence.
@@ -149,7 +148,7 @@ pub struct Geometry {
     pub d: usize,
     /// Elements of a value.
     pub dv: usize,
-    /// Which keys a query sees.
+    /// The keys that a query sees.
     pub mask: Mask,
     /// `1 / √d`.
     pub scale: f32,
@@ -171,7 +170,7 @@ impl Geometry {
         }
     }
 
-    /// Query heads that share a key-value head.
+    /// The number of query heads that share a key-value head.
     pub fn group(&self) -> usize {
         self.heads / self.kv_heads
     }
@@ -186,8 +185,7 @@ impl Geometry {
         pairs(self.keys.len(), self.kv_heads)
     }
 
-    /// The keys that query `i` of a sequence sees, within `within`,
-    /// counted from its start.
+    /// The keys in `within` that query `i` of a sequence sees, counted from the start of `within`.
     pub fn visible(&self, sequence: usize, i: usize, within: &Range<usize>) -> Range<usize> {
         let seen = self
             .mask
@@ -197,8 +195,8 @@ impl Geometry {
         start - within.start..end - within.start
     }
 
-    /// The keys that any of these queries sees, within `within`.
-    /// Both ends of a band move one way only, so the first and the last row decide.
+    /// The keys in `within` that any of these queries sees. Both ends of the mask's band only move
+    /// in one direction, so the first and the last row determine them.
     pub fn keys_of(
         &self,
         sequence: usize,
@@ -215,7 +213,7 @@ fn pairs(outer: usize, inner: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..outer).flat_map(move |i| (0..inner).map(move |j| (i, j)))
 }
 
-/// Pieces of at most `size` of a range.
+/// Splits a range into pieces of at most `size`.
 pub fn tiles(range: Range<usize>, size: usize) -> impl DoubleEndedIterator<Item = Range<usize>> {
     let end = range.end;
     range
@@ -223,7 +221,7 @@ pub fn tiles(range: Range<usize>, size: usize) -> impl DoubleEndedIterator<Item 
         .map(move |first| first..(first + size).min(end))
 }
 
-/// Counts what a call does, as it does it.
+/// Counts the tasks and threads of a call.
 pub struct Tally {
     threads: Vec<AtomicBool>,
     tasks: AtomicU64,
@@ -232,7 +230,7 @@ pub struct Tally {
 impl Default for Tally {
     /// Nothing counted yet.
     fn default() -> Tally {
-        // One place for each thread of the pool, and one for a caller outside of it.
+        // One place for each thread of the pool, and one for callers outside of it.
         let places = rayon::current_num_threads() + 1;
         Tally {
             threads: (0..places).map(|_| AtomicBool::new(false)).collect(),
@@ -242,7 +240,7 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// The calling thread takes up one independent piece of the work.
+    /// Counts a task, an independent piece of work, for the calling thread.
     pub fn task(&self) {
         self.tasks.fetch_add(1, Ordering::Relaxed);
         let outside = self.threads.len() - 1;
@@ -250,13 +248,13 @@ impl Tally {
         self.threads[place.min(outside)].store(true, Ordering::Relaxed);
     }
 
-    /// Distinct threads that took up a task.
+    /// The number of distinct threads that ran a task.
     pub fn threads(&self) -> u64 {
         let busy = self.threads.iter();
         busy.filter(|busy| busy.load(Ordering::Relaxed)).count() as u64
     }
 
-    /// Tasks taken up.
+    /// The number of tasks.
     pub fn tasks(&self) -> u64 {
         self.tasks.load(Ordering::Relaxed)
     }

@@ -1,7 +1,7 @@
-//! The `cpu` worker: attention on the processor, in three ways.
+//! The `cpu` worker: three variants of attention on the processor.
 //!
-//! [`naive`] keeps the score matrix, [`flash`] tiles it away, [`split_key`] is
-//! parallel over the keys alone. All take f32 in the layout bshd.
+//! [`naive`] stores the score matrix, [`flash`] computes it in tiles, and [`split_key`] is parallel
+//! over the keys only. All compute in f32 with the layout bshd.
 
 mod case;
 pub mod flash;
@@ -35,7 +35,7 @@ use split_key::{NUM_SPLITS_KEY, SplitKey};
 /// The worker's name.
 pub const NAME: &str = "cpu";
 
-/// The worker, with no case prepared.
+/// The worker, without a prepared case.
 pub fn worker() -> OnProcessor {
     let version = env!("CARGO_PKG_VERSION");
     let versions = BTreeMap::from([
@@ -92,29 +92,29 @@ fn variant(name: &str, summary: &str, kernel: MakeKernel) -> ProcessorVariant {
     }
 }
 
-/// Rows and columns of each thread's matrices: three of them fit a level-2 cache.
+/// Rows and columns of each thread's matrices. Three of them fit into a second-level cache.
 const SIDE: usize = 384;
-/// Products of a thread in one sample.
+/// The number of products of a thread in one sample.
 const PRODUCTS: usize = 16;
-/// The best of so many counts: what disturbs takes time, and gives none back.
+/// The number of samples, of which the fastest counts, because disturbances only add time.
 const SAMPLES: usize = 7;
-/// Bytes to copy where the caches are not known.
+/// The number of bytes to copy if the size of the caches is unknown.
 const COPY: u64 = 256 << 20;
 
-/// The processor's peak, by the products that the variants are made of and a
-/// copy; of storage types only float32, in which all variants compute.
+/// The processor's peak, from the matrix product that the variants use and from a copy. float32 is
+/// the only storage type, because all variants compute in it.
 fn peak(dtypes: &[Dtype]) -> Peak {
     let products = dtypes.contains(&Dtype::F32).then(|| {
         let flops = 2.0 * (SIDE as f64).powi(3) * (PRODUCTS * rayon::current_num_threads()) as f64;
         (Dtype::F32, Rate::of_work(flops, best(multiplied())))
     });
-    // Four times the caches, so that nothing of it is still there.
+    // Four times the caches, so that none of the data is still cached.
     let bytes = last_level_cache().map_or(COPY, |cache| (4 * cache).clamp(COPY / 4, 4 * COPY));
     let elements = bytes as usize / size_of::<f32>();
     let copied = best(copied(elements));
     Peak {
         tflops: BTreeMap::from_iter(products),
-        // A byte a nanosecond is a GB/s.
+        // A byte in a nanosecond is a GB/s.
         gbps: Some(2.0 * bytes as f64 / copied.0),
         how: format!(
             "matrixmultiply of {SIDE} x {SIDE} on each of {} threads; a copy of {} MiB",

@@ -1,4 +1,4 @@
-//! `naive`: the whole score matrix in memory, one pass over it for each step.
+//! `naive`: stores the whole score matrix, and makes one pass over it for each step.
 
 use std::f32::consts::LOG2_E;
 
@@ -9,20 +9,20 @@ use super::softmax;
 use super::tensors::{OutOfMemory, filled, lend};
 use regatta_worker::matrix::{Matrix, multiply};
 
-/// Queries whose gradient scores are in memory at a time.
+/// The number of queries whose score gradients are in memory at the same time.
 const GRADIENT_QUERIES: usize = 64;
 
-/// Forward: parallel over batch × heads. Backward: over batch × key-value heads,
-/// so that query heads that share keys are summed by one task; it reads the
-/// probabilities that forward left in memory.
+/// Forward is parallel over batch × heads. Backward is parallel over batch × key-value heads, so
+/// that one task sums the query heads that share keys. It uses the probabilities that forward
+/// stored.
 pub struct Naive {
     shape: Geometry,
-    /// `seq_q × seq_k` of each sequence and head.
+    /// `seq_q × seq_k` for each sequence and head.
     scores: Vec<Vec<f32>>,
 }
 
 impl Naive {
-    /// The kernel on one problem.
+    /// The kernel for one problem.
     pub fn new(shape: Geometry) -> Naive {
         Naive {
             shape,
@@ -37,7 +37,7 @@ impl Naive {
         )
     }
 
-    /// Adds one query head's part to `dk` and `dv`, and yields its `dq`.
+    /// Adds one query head's part to `dk` and `dv`, and computes its `dq`.
     fn head_gradients(
         &self,
         x: &Operands,
@@ -81,8 +81,7 @@ impl Naive {
     }
 }
 
-/// `softmax(mask(q kᵀ scale)) v` of one sequence and head; `scores` keeps the
-/// probabilities.
+/// `softmax(mask(q kᵀ scale)) v` for one sequence and head. `scores` keeps the probabilities.
 fn attend(
     x: &Operands,
     shape: &Geometry,
@@ -106,7 +105,7 @@ fn attend(
         let max = softmax::maximum(row);
         let sum = softmax::exponentiate(row, max);
         softmax::scale(row, sum.recip());
-        // No key: -∞ + ln 0.
+        // Without a visible key, this is -∞ + ln 0.
         lse[i] = max / LOG2_E + sum.ln();
     }
     multiply(Matrix::new(scores, seq_q, seq_k, seq_k), v, 0.0, out, dv);

@@ -1,24 +1,24 @@
 //! The elementwise half of attention: row maxima, exponentials, softmax gradients.
 //!
-//! Bodies are plain loops over sixteen lanes that the compiler vectorises. Each is
-//! compiled three times, for AVX-512, for AVX2 with FMA and for whatever the target
-//! has, and the best that the machine runs is picked at run time.
+//! Bodies are plain loops over sixteen lanes, which the compiler vectorises. Each is compiled three
+//! times: for AVX-512, for AVX2 with FMA, and for the target's baseline. The best one that the
+//! machine supports is chosen at run time.
 
 use std::fmt;
 
-/// The instruction set the kernels run on.
+/// The instruction set that the kernels use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isa {
     /// 512-bit vectors.
     Avx512,
     /// 256-bit vectors with fused multiply-add.
     Avx2,
-    /// The compiler's target.
+    /// The instructions of the compiler's target.
     Portable,
 }
 
 impl Isa {
-    /// The best this machine runs.
+    /// The best instruction set that this machine supports.
     pub fn detect() -> Isa {
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
@@ -44,21 +44,21 @@ impl fmt::Display for Isa {
 
 const LANES: usize = 16;
 
-/// `a · b + c`; fused where the instruction exists, since elsewhere `mul_add` is a
-/// call into the C library.
+/// `a · b + c`, fused if the instruction exists. Otherwise `mul_add` would be a call into the C
+/// library.
 #[inline(always)]
 fn multiply_add<const FUSED: bool>(a: f32, b: f32, c: f32) -> f32 {
     if FUSED { a.mul_add(b, c) } else { a * b + c }
 }
 
-/// 2ˣ for `x < 128`, to 3e-7; below 2⁻¹²⁶ it stays there.
+/// 2ˣ for `x < 128`, with an error of 3e-7. Values of x below -126 give 2⁻¹²⁶.
 ///
-/// Rounds `x` to the nearest integer by adding 1.5 · 2²³, and takes the rest in
-/// `[-½, ½]` through the polynomial of Cephes' `exp2f` (S. Moshier).
+/// Rounds `x` to the nearest integer by adding 1.5 · 2²³, and evaluates the polynomial of Cephes'
+/// `exp2f` (S. Moshier) for the rest in `[-½, ½]`.
 #[inline(always)]
 fn exp2<const FUSED: bool>(x: f32) -> f32 {
     const ROUND: f32 = 12_582_912.0;
-    // Not `max`: that would turn NaN into a number and hide it.
+    // Not `max`, which would turn NaN into a number and hide it.
     let x = if x < -126.0 { -126.0 } else { x };
     let shifted = x + ROUND;
     let f = x - (shifted - ROUND);
@@ -138,7 +138,7 @@ fn dot_body<const FUSED: bool>(a: &[f32], b: &[f32]) -> f32 {
     lanes.iter().sum::<f32>() + rest
 }
 
-/// Compiles a body for each [`Isa`] and picks one at run time.
+/// Compiles a body for each [`Isa`], and chooses one at run time.
 macro_rules! dispatched {
     ($($(#[$doc:meta])* $name:ident = $body:ident($($arg:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
         $($(#[$doc])*
@@ -154,7 +154,7 @@ macro_rules! dispatched {
                     $body::<true>($($arg),*)
                 }
                 match Isa::detect() {
-                    // SAFETY: `detect` found the instructions on this machine.
+                    // SAFETY: `detect` found that this machine has the instructions.
                     Isa::Avx512 => return unsafe { avx512($($arg),*) },
                     // SAFETY: as above.
                     Isa::Avx2 => return unsafe { avx2($($arg),*) },
@@ -167,12 +167,12 @@ macro_rules! dispatched {
 }
 
 dispatched! {
-    /// The largest element; -∞ of an empty row.
+    /// The largest element; -∞ for an empty row.
     maximum = maximum_body(row: &[f32]) -> f32;
     /// Replaces each score `s` (in units of log₂) by `2^(s - max)`; returns the sum.
     exponentiate = exponentiate_body(row: &mut [f32], max: f32) -> f32;
-    /// Softmax and its gradient on one row: scores `s` become `p = 2^(s - lse)`,
-    /// `dp` becomes `ds = p (dp - delta)`. `s` and `lse` are in units of log₂.
+    /// Softmax and its gradient for one row: scores `s` become `p = 2^(s - lse)`, and `dp` becomes
+    /// `ds = p (dp - delta)`. `s` and `lse` are in units of log₂.
     softmax_gradient = gradient_body(scores: &mut [f32], dp: &mut [f32], lse: f32, delta: f32);
     /// Multiplies every element.
     scale = scale_body(row: &mut [f32], factor: f32);

@@ -1,8 +1,8 @@
 //! `split-key`: parallel over batch × heads × splits of the keys, and nothing else.
 //!
-//! The CPU image of a GPU kernel whose grid is `(num_splits_key, heads, batch)`,
-//! such as the CUTLASS backward of xFormers and PyTorch. With one head of one
-//! sequence, everything hangs on `num_splits_key`.
+//! It models a GPU kernel with the grid `(num_splits_key, heads, batch)`, such as the CUTLASS
+//! backward of xFormers and PyTorch. With one head of one sequence, all parallelism comes from
+//! `num_splits_key`.
 
 use std::collections::BTreeMap;
 use std::f32::consts::LN_2;
@@ -17,20 +17,19 @@ use super::tile::{KEYS, QUERIES, QuerySide, attend};
 use regatta_worker::case::ParamValue;
 use regatta_worker::matrix::{Matrix, multiply};
 
-/// The parameter.
+/// The parameter's name.
 pub const NUM_SPLITS_KEY: &str = "num_splits_key";
 
-/// Keys of the smallest piece that a split can be: that of xFormers' 64 × 64 tiles.
+/// The smallest number of keys in a split, that of xFormers' 64 × 64 tiles.
 pub const SPLIT_TILE: usize = 64;
 
 /// The effective value of `num_splits_key`.
 ///
-/// `None` (automatic): enough splits to occupy every thread, no more than there
-/// are tiles. An explicit value is clamped to `1..=tiles`: a sentinel such as
-/// -1, meant as "choose for me" but passed on as a value, becomes **1**. That is
-/// the bug this variant models (xFormers issue #1176, fixed by its PR #1177): the
-/// kernel took `min(tiles, value)` and then `max(1, ..)` once its parameter had
-/// turned from an integer with a sentinel into an optional.
+/// `None` (automatic): enough splits for every thread, but no more than there are tiles. An
+/// explicit value is clamped to `1..=tiles`: a sentinel such as -1, which means "choose for me" but
+/// is passed on as a value, becomes **1**. That is the bug that this variant models (xFormers issue
+/// #1176, fixed by its PR #1177): the kernel computed `min(tiles, value)` and then `max(1, ..)`
+/// once its parameter had changed from an integer with a sentinel to an optional.
 pub fn effective_splits(asked: Option<i64>, planes: usize, seq_k: usize, threads: usize) -> usize {
     let most = seq_k.div_ceil(SPLIT_TILE).max(1);
     match asked {
@@ -43,20 +42,19 @@ pub fn effective_splits(asked: Option<i64>, planes: usize, seq_k: usize, threads
 struct Split {
     plane: (usize, usize),
     keys: Range<usize>,
-    /// `seq_q × dv`: output over these keys alone.
+    /// `seq_q × dv`: the output over only these keys.
     out: Vec<f32>,
-    /// `seq_q`: log-sum-exp over these keys alone.
+    /// `seq_q`: the log-sum-exp over only these keys.
     lse: Vec<f32>,
-    /// `seq_q × d`: what these keys add to `dq`.
+    /// `seq_q × d`: the part of `dq` from these keys.
     dq: Vec<f32>,
     /// `keys × d` and `keys × dv`: this head's part of the gradients of these keys.
     dk: Vec<f32>,
     dv: Vec<f32>,
 }
 
-/// Forward merges the softmax of the splits by their log-sum-exp; in backward each
-/// split owns the gradients of its keys, and what splits add to `dq` is summed
-/// at the end.
+/// Forward merges the softmax of the splits by their log-sum-exp. In backward, each split computes
+/// the gradients of its own keys, and the parts of `dq` are summed at the end.
 pub struct SplitKey {
     shape: Geometry,
     has_backward: bool,
@@ -65,7 +63,7 @@ pub struct SplitKey {
 }
 
 impl SplitKey {
-    /// The kernel on one problem. `asked` is `num_splits_key`, `None` for `auto`.
+    /// The kernel for one problem. `asked` is `num_splits_key`, with `None` for `auto`.
     pub fn new(shape: Geometry, asked: Option<i64>, has_backward: bool) -> SplitKey {
         let planes = shape.queries.len() * shape.heads;
         let longest = shape.keys.iter().map(|span| span.len).max().unwrap_or(0);
@@ -78,8 +76,8 @@ impl SplitKey {
         }
     }
 
-    /// The keys of each split: whole tiles, shared out evenly. A sequence with
-    /// fewer tiles than splits leaves some of them empty.
+    /// The keys of each split: whole tiles, divided evenly. A sequence with fewer tiles than splits
+    /// leaves some splits empty.
     fn ranges(&self, seq_k: usize) -> impl Iterator<Item = Range<usize>> + use<> {
         let (splits, tiles) = (self.splits, seq_k.div_ceil(SPLIT_TILE));
         let bound = move |i: usize| (i * tiles / splits * SPLIT_TILE).min(seq_k);
@@ -141,13 +139,13 @@ impl Split {
             }
         });
         softmax::scale(&mut self.dq, shape.scale);
-        // `q` carries log₂ e / √d; what is wanted is 1 / √d.
+        // `q` contains the factor log₂ e / √d; the gradient needs 1 / √d.
         softmax::scale(&mut self.dk, LN_2);
     }
 }
 
-/// Merges the splits of one sequence and head into its output and log-sum-exp:
-/// each weighs `exp(lse of the split - lse of all)`.
+/// Merges the splits of one sequence and head into its output and log-sum-exp. Each split has the
+/// weight `exp(lse of the split - lse of all)`.
 ///
 /// # Safety
 /// No other thread writes this sequence and head through these writers.
@@ -168,7 +166,7 @@ unsafe fn merge(splits: &[Split], width: usize, out: &RowWriter, lse: &RowWriter
             }
             softmax::scale(&mut row, sum.recip());
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: required of the caller.
         unsafe {
             out.store(plane.0, plane.1, i..i + 1, &row);
             lse.store(plane.0, plane.1, i..i + 1, &[max + sum.ln()]);
@@ -221,7 +219,7 @@ impl CpuKernel for SplitKey {
         });
         let (out, lse) = (saved.out.writer(), saved.lse.writer());
         self.tasks.par_chunks(self.splits).for_each(|splits| {
-            // SAFETY: each chunk is the splits of one sequence and head.
+            // SAFETY: each chunk has the splits of one sequence and head.
             unsafe { merge(splits, shape.dv, &out, &lse) };
         });
     }
@@ -247,7 +245,7 @@ impl CpuKernel for SplitKey {
                 add_scaled(&mut first.dq, 1.0, &split.dq);
             }
             let rows = 0..first.lse.len();
-            // SAFETY: each chunk is the splits of one sequence and head.
+            // SAFETY: each chunk has the splits of one sequence and head.
             unsafe { dq.store(first.plane.0, first.plane.1, rows, &first.dq) };
         });
         let (dk, dv) = (gradients.dk.writer(), gradients.dv.writer());
@@ -262,8 +260,8 @@ impl CpuKernel for SplitKey {
             }
             for split in first {
                 let (sequence, kv_head) = (split.plane.0, split.plane.1 / shape.group());
-                // SAFETY: each chunk is the query heads of one key-value head, and
-                // its splits have different keys.
+                // SAFETY: each chunk has the query heads of one key-value head, and its splits have
+                // different keys.
                 unsafe {
                     dk.store(sequence, kv_head, split.keys.clone(), &split.dk);
                     dv.store(sequence, kv_head, split.keys.clone(), &split.dv);
@@ -279,7 +277,7 @@ mod tests {
 
     #[test]
     fn the_rule_of_the_issue() {
-        // seq_k = 10 000 has 157 tiles, the grid that the issue reports.
+        // seq_k = 10 000 gives 157 tiles, the grid in the issue.
         assert_eq!(effective_splits(Some(1000), 1, 10_000, 8), 157);
         assert_eq!(effective_splits(Some(-1), 1, 10_000, 8), 1, "the bug");
         assert_eq!(effective_splits(Some(0), 1, 10_000, 8), 1);

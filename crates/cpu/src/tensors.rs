@@ -1,5 +1,5 @@
-//! Tensors in memory, `[batch, seq, heads, dim]` or packed where lengths are ragged, which kernels
-//! read and write a few rows at a time; and memory for tiles.
+//! Tensors `[batch, seq, heads, dim]` (packed if lengths are ragged), which kernels read and write
+//! a few rows at a time; and scratch memory for tiles.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -8,16 +8,16 @@ use std::sync::Arc;
 
 use regatta_worker::matrix::Matrix;
 
-/// One sequence's rows of a packed tensor.
+/// The rows of one sequence in a packed tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Rows of all sequences before it.
+    /// The number of rows of all earlier sequences.
     pub start: usize,
     /// The number of rows.
     pub len: usize,
 }
 
-/// Spans of sequences of these lengths, one after the other.
+/// Consecutive spans for sequences of these lengths.
 pub fn spans(lengths: impl Iterator<Item = usize>) -> Arc<[Span]> {
     let mut start = 0;
     lengths
@@ -29,7 +29,7 @@ pub fn spans(lengths: impl Iterator<Item = usize>) -> Arc<[Span]> {
         .collect()
 }
 
-/// A tensor, contiguous.
+/// A contiguous tensor.
 pub struct HostTensor {
     /// The elements in logical order.
     pub values: Vec<f32>,
@@ -44,17 +44,17 @@ struct TensorShape {
 }
 
 impl TensorShape {
-    /// Offset of row `row` of a sequence and head.
+    /// The offset of a row of a sequence and head.
     fn at(&self, sequence: usize, head: usize, row: usize) -> usize {
         ((self.sequences[sequence].start + row) * self.heads + head) * self.dim
     }
 }
 
 impl HostTensor {
-    /// A tensor with every element at `value`.
+    /// A tensor with `value` in every element.
     ///
     /// # Errors
-    /// When it does not fit into memory.
+    /// It does not fit into memory.
     pub fn filled(
         sequences: &Arc<[Span]>,
         heads: usize,
@@ -76,7 +76,7 @@ impl HostTensor {
         })
     }
 
-    /// Rows of one sequence and head.
+    /// Some rows of one sequence and head.
     pub fn rows(&self, sequence: usize, head: usize, rows: Range<usize>) -> Matrix<'_> {
         let TensorShape { heads, dim, .. } = self.shape;
         let values = &self.values[self.shape.at(sequence, head, rows.start)..];
@@ -88,14 +88,14 @@ impl HostTensor {
         &self.values[self.shape.at(sequence, head, row)..][..self.shape.dim]
     }
 
-    /// Copies rows of one sequence and head into `into`, one after the other.
+    /// Copies rows of one sequence and head into `into`, without gaps.
     pub fn load(&self, sequence: usize, head: usize, rows: Range<usize>, into: &mut [f32]) {
         for (row, into) in rows.zip(into.chunks_exact_mut(self.shape.dim)) {
             into.copy_from_slice(self.row(sequence, head, row));
         }
     }
 
-    /// Lets several threads write rows of this tensor at once.
+    /// Lets several threads write rows of this tensor at the same time.
     pub fn writer(&mut self) -> RowWriter<'_> {
         RowWriter {
             values: self.values.as_mut_ptr(),
@@ -107,25 +107,25 @@ impl HostTensor {
 
 /// Write access to a tensor for tasks that each own some of its rows.
 ///
-/// Rows of one task lie apart in memory (heads interleave), so that slices cannot
-/// express the division; the tasks' index ranges do.
+/// The rows of one task are not contiguous (heads interleave), so slices cannot express the
+/// division; the tasks' index ranges do.
 pub struct RowWriter<'a> {
     values: *mut f32,
     shape: &'a TensorShape,
     tensor: PhantomData<&'a mut [f32]>,
 }
 
-// SAFETY: a writer has the tensor to itself, and what it hands out to several
-// threads are stores whose callers promise that no two overlap.
+// SAFETY: a writer borrows the tensor exclusively, and callers of `store` guarantee that no two
+// stores overlap.
 unsafe impl Sync for RowWriter<'_> {}
-// SAFETY: as above; the pointer is into plain memory of no particular thread.
+// SAFETY: as above. The pointer is to plain memory that belongs to no particular thread.
 unsafe impl Send for RowWriter<'_> {}
 
 impl RowWriter<'_> {
-    /// Writes `rows` of one sequence and head from `values`.
+    /// Writes `values` to `rows` of one sequence and head.
     ///
     /// # Safety
-    /// No other thread writes any of these rows through this writer meanwhile.
+    /// No other thread writes any of these rows through this writer at the same time.
     pub unsafe fn store(&self, sequence: usize, head: usize, rows: Range<usize>, values: &[f32]) {
         let TensorShape {
             sequences,
@@ -135,20 +135,20 @@ impl RowWriter<'_> {
         assert!(head < *heads && rows.end <= sequences[sequence].len);
         for (row, values) in rows.zip(values.chunks_exact(*dim)) {
             let at = self.shape.at(sequence, head, row);
-            // SAFETY: the row is inside the tensor (checked above) and, by the
-            // caller's promise, not shared.
+            // SAFETY: the row is inside of the tensor (checked above), and the caller guarantees
+            // that it is not shared.
             let into = unsafe { std::slice::from_raw_parts_mut(self.values.add(at), *dim) };
             into.copy_from_slice(values);
         }
     }
 }
 
-/// Memory that could not be had.
+/// An allocation that failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("could not allocate {0} bytes")]
 pub struct OutOfMemory(pub u128);
 
-/// A vector of `len` copies of `value`, or the error of the allocation.
+/// A vector of `len` copies of `value`, or an error if it cannot be allocated.
 pub fn filled<T: Clone>(len: usize, value: T) -> Result<Vec<T>, OutOfMemory> {
     let mut values = Vec::new();
     values
@@ -158,15 +158,14 @@ pub fn filled<T: Clone>(len: usize, value: T) -> Result<Vec<T>, OutOfMemory> {
     Ok(values)
 }
 
-// Memory for tiles, kept by each thread from one task to the next.
+// Memory for tiles, which each thread keeps between tasks.
 thread_local! {
     static SCRATCH: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
 }
 
-/// Calls `f` with one slice for each of `sizes`. Their contents are left over from
-/// whatever used them last.
+/// Calls `f` with one slice for each of `sizes`. Their contents are whatever an earlier use left.
 pub fn lend<const N: usize, R>(sizes: [usize; N], f: impl FnOnce([&mut [f32]; N]) -> R) -> R {
-    // Taken, not borrowed: a panic in `f` then costs the buffer, and no state.
+    // Taken, not borrowed, so that a panic in `f` only loses the buffer.
     let mut buffer = SCRATCH.take();
     let total = sizes.iter().sum();
     if buffer.len() < total {

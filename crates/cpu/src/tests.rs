@@ -1,4 +1,4 @@
-//! Every variant against the float64 reference, through the worker.
+//! Checks every variant against the float64 reference, through the worker.
 
 use proptest::prelude::*;
 
@@ -43,7 +43,7 @@ fn mask() -> impl Strategy<Value = Mask> {
     })
 }
 
-/// Sizes around the edges of tiles: 64, 128 and 256.
+/// Lengths near the edges of tiles: 64, 128 and 256.
 fn length() -> impl Strategy<Value = u32> {
     prop_oneof![1u32..20, 60u32..70, 120u32..140, 250u32..300]
 }
@@ -88,7 +88,7 @@ proptest! {
         problem in problem(),
         splits in prop_oneof![Just("auto"), Just("-1"), Just("2"), Just("3"), Just("50")],
     ) {
-        // One worker: the variants share the reference.
+        // A single worker, so that the variants share the reference.
         let mut worker = worker();
         for variant in ["naive", "flash", "split-key"] {
             let mut params = Vec::new();
@@ -167,8 +167,8 @@ fn three_sets(samples: u32) -> Measure {
     }
 }
 
-/// The last timed call is right on its own inputs, for every variant and direction,
-/// whatever came before it.
+/// For every variant and direction, the results of the last timed call are correct for its own
+/// inputs, whatever came before it.
 #[test]
 fn the_last_timed_call_is_checked_on_inputs_of_its_own() {
     let mut worker = worker();
@@ -200,7 +200,7 @@ fn the_last_timed_call_is_checked_on_inputs_of_its_own() {
                     let held = tolerable(problem.dtype, false, *half, error);
                     assert_eq!(held, Ok(()), "{problem} {variant} {name}");
                 }
-                // As another worker finds them that was given this seed to begin with.
+                // Another worker with this seed from the start gets the same elements.
                 let other = super::worker().prepare(&Prepare {
                     seed: 43,
                     ..request
@@ -212,7 +212,7 @@ fn the_last_timed_call_is_checked_on_inputs_of_its_own() {
     }
 }
 
-/// A kernel that computes nothing after its first call: what is in the results is from then.
+/// A kernel that only computes in its first call; its results stay those of that call.
 struct Stale {
     flash: Flash,
     called: [bool; 2],

@@ -1,7 +1,7 @@
-//! Attention on tiles: the steps from which the fused variants are made.
+//! Attention on tiles: the steps of the fused variants.
 //!
-//! Scores are kept in units of log₂ (`q` is scaled by `log₂ e / √d` when it is
-//! loaded), so that the softmax needs `exp2` alone.
+//! Scores are in units of log₂ (`q` is scaled by `log₂ e / √d` when it is loaded), so that the
+//! softmax only needs `exp2`.
 
 use std::f32::consts::{LN_2, LOG2_E};
 use std::ops::Range;
@@ -11,17 +11,17 @@ use super::softmax;
 use super::tensors::lend;
 use regatta_worker::matrix::{Matrix, multiply};
 
-/// Queries of a tile at the most. With as many keys, a tile of scores is 256 KiB,
-/// which stays in a core's second cache.
+/// The largest number of queries in a tile. With as many keys, a tile of scores has 256 KiB, which
+/// fits into a core's second-level cache.
 pub const QUERIES: usize = 256;
-/// Keys of a tile.
+/// The number of keys in a tile.
 pub const KEYS: usize = 256;
 
-/// Attention of the queries `rows` over the keys `keys` alone, as an online
-/// softmax (Milakov and Gimelshein, arXiv:1805.02867; Dao et al., arXiv:2205.14135).
+/// Attention of the queries `rows` over only the keys `keys`, as an online softmax (Milakov and
+/// Gimelshein, arXiv:1805.02867; Dao et al., arXiv:2205.14135).
 ///
-/// `out` (`rows × dv`) gets the normalised output, `lse` (`rows`) the natural
-/// log-sum-exp; 0 and -∞ for a query that sees none of these keys.
+/// Writes the normalised output to `out` (`rows × dv`), and the natural log-sum-exp to `lse`
+/// (`rows`); 0 and -∞ for a query that sees none of these keys.
 pub fn attend(
     x: &Operands,
     shape: &Geometry,
@@ -65,8 +65,8 @@ pub fn attend(
     });
 }
 
-/// Turns one row of scores into weights relative to the running maximum, and
-/// rescales what was accumulated under the maximum before.
+/// Turns a row of scores into weights relative to the running maximum, and rescales the sums that
+/// were accumulated with the previous maximum.
 fn online_softmax(
     row: &mut [f32],
     seen: Range<usize>,
@@ -92,7 +92,7 @@ fn online_softmax(
     *sum += softmax::exponentiate(row, *max);
 }
 
-/// The part of backward that a tile of queries needs.
+/// The queries' part of backward, for a tile of queries.
 pub struct QuerySide<'a> {
     rows: Range<usize>,
     sequence: usize,
@@ -105,12 +105,12 @@ pub struct QuerySide<'a> {
 }
 
 impl<'a> QuerySide<'a> {
-    /// Sizes of the scratch that [`QuerySide::load`] takes, for `n` queries.
+    /// Sizes of the scratch memory that [`QuerySide::load`] needs for `n` queries.
     pub fn scratch(shape: &Geometry, n: usize) -> [usize; 3] {
         [n * shape.d, n, n]
     }
 
-    /// Loads queries, and computes `δ = dout · out` of each.
+    /// Loads queries, and computes `δ = dout · out` for each.
     pub fn load(
         x: &'a Operands,
         saved: &SavedTensors,
@@ -139,7 +139,7 @@ impl<'a> QuerySide<'a> {
         }
     }
 
-    /// `p` and `ds` (`rows × keys` each) of these queries and the keys `tile`.
+    /// `p` and `ds` (`rows × keys` each) for these queries and the keys `tile`.
     pub fn softmax_gradient(
         &self,
         shape: &Geometry,
