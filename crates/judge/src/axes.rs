@@ -1,9 +1,9 @@
-//! Which axes describe the cases that moved.
+//! Describes the cases that changed by their axes.
 //!
-//! A description is a conjunction of at most three terms, each an axis with a value or
-//! beyond one, grown a term at a time by the F-measure (van Rijsbergen 1979: the harmonic mean
-//! of precision and recall) of the cases that it holds for against those that changed. One
-//! that holds for many unchanged cases is dropped.
+//! A description is a conjunction of at most three terms. A term compares one axis with a value:
+//! equal, different, at least or at most. Terms are added greedily by the F-measure (van Rijsbergen
+//! 1979: the harmonic mean of precision and recall), where the matching cases are compared with
+//! those that changed. A description that also matches many unchanged cases is dropped.
 
 use std::collections::BTreeSet;
 use std::hash::Hash;
@@ -14,17 +14,17 @@ use regatta_worker::case::{Case, CaseId, FACETS};
 use regatta_worker::operator::{SEQ, SEQ_AXES, is_plain};
 use rustc_hash::FxHashMap;
 
-/// A description, and the cases that it describes.
+/// A description, and the cases that match it.
 pub struct Described {
     /// The terms as text: ` of cpu/flash with head_dim 32 and causal`; empty for every case.
     pub terms: String,
-    /// Places of the cases that moved among those it holds for.
+    /// The indices of the matching cases that changed.
     pub hits: Vec<usize>,
-    /// The number of cases that match the terms.
+    /// The number of cases that match.
     pub covers: usize,
 }
 
-/// Terms of one description.
+/// The largest number of terms in a description.
 const MAX_TERMS: usize = 3;
 
 /// The least share of the matching cases that must have changed.
@@ -67,7 +67,7 @@ impl Term {
             (Bound::IsNot, name) => format!("{name} other than {value}"),
             (Bound::AtLeast, name) => format!("{name} ≥ {value}"),
             (Bound::AtMost, name) => format!("{name} ≤ {value}"),
-            // Full is the mask alone, and says nothing without its name.
+            // `full` is a value of the mask only, and says nothing without the axis' name.
             (_, name) if is_plain(name) && !["", "full"].contains(&&*value) => value,
             (_, name) if value.is_empty() => format!("no {name}"),
             (_, name) => format!("{name} {value}"),
@@ -75,8 +75,9 @@ impl Term {
     }
 }
 
-/// Returns the best description of the cases that changed: it matches at least two of them and few
-/// others. Cases that are `None` are already described.
+/// Returns the best description of the cases that changed, if one matches at least two of them and
+/// few others. `moved` says whether each case changed; `None` marks a case that is already
+/// described.
 pub fn described(table: &AxisTable, moved: &[Option<bool>]) -> Option<Described> {
     let total = moved.iter().filter(|yes| **yes == Some(true)).count();
     if total < 2 {
@@ -115,7 +116,8 @@ pub fn described(table: &AxisTable, moved: &[Option<bool>]) -> Option<Described>
 }
 
 impl Described {
-    /// `99 of 100 cases with head_dim 32 and causal`, where `noun` is what is counted.
+    /// The description as text, where `noun` is the thing that is counted:
+    /// `99 of 100 cases with head_dim 32 and causal`.
     pub fn sentence(&self, noun: &str) -> String {
         let share = match (self.hits.len() == self.covers, self.covers) {
             (true, 1) => "the 1".to_owned(),
@@ -128,7 +130,7 @@ impl Described {
     }
 }
 
-/// The term that narrows best, where one does.
+/// The term that raises the score most, if one raises it above `best`.
 fn better(
     table: &AxisTable,
     moved: &[Option<bool>],
@@ -138,7 +140,7 @@ fn better(
 ) -> Option<(Term, f64)> {
     let mut chosen: Option<(Term, f64)> = None;
     for (axis, values) in table.axes.iter().enumerate() {
-        // The number of cases with each value, and the number of them that moved.
+        // For each value, the number of cases that have it, and how many of these changed.
         let mut counts = vec![(0_usize, 0_usize); values.values.len()];
         for &place in holds {
             if let Some(value) = values.of[place] {
@@ -189,8 +191,8 @@ fn score(hits: usize, covers: usize, total: usize) -> f64 {
     2.0 * hits as f64 / (covers + total).max(1) as f64
 }
 
-/// Axes that a description names without their names. A worker says less than its variant, which
-/// comes first.
+/// Axes of which a description states the value without the axis' name. The variant comes first,
+/// because it implies its worker.
 const OF: [&str; 2] = ["variant", "worker"];
 
 fn words(table: &AxisTable, mut terms: Vec<Term>) -> String {
@@ -218,34 +220,35 @@ fn words(table: &AxisTable, mut terms: Vec<Term>) -> String {
     text
 }
 
-/// Cases by axes.
+/// The values of cases, by axis.
 pub struct AxisTable {
-    /// Axes in which the cases differ, no two of which say the same.
+    /// Axes in which the cases differ. Axes that divide the cases alike are merged.
     pub axes: Vec<TableAxis>,
 }
 
-/// One axis.
+/// One axis of a table.
 pub struct TableAxis {
     /// The name of the axis.
     pub name: String,
-    /// Other axes that differ just where it does.
+    /// The names of other axes that divide the cases in the same way.
     pub also: Vec<String>,
-    /// The values in order.
+    /// The sorted values.
     pub values: Vec<String>,
-    /// True where all of them are whole numbers.
+    /// True where all values are whole numbers.
     pub numeric: bool,
-    /// The value of each case, by place; `None` if its id does not parse.
+    /// The index into `values` for each case; `None` if its id does not parse.
     pub of: Vec<Option<u32>>,
 }
 
-/// The axes of all cases of a report, from which tables of some of them are made.
+/// The axes of all cases of a report, from which tables of some cases are made.
 pub struct CaseAxes {
-    /// The kind of each case, by place; `None` if its id does not parse.
+    /// The kind of each case, by index; `None` if its id does not parse.
     kinds: Vec<Option<CaseKind>>,
     axes: Vec<AxisTexts>,
 }
 
-/// The source of the texts of a case: a run may have a hundred thousand cases, and few of these.
+/// The numbers of a case's variant and problem, from which its texts follow. A run may have a
+/// hundred thousand cases, but only few variants and problems.
 #[derive(Clone, Copy)]
 struct CaseKind {
     /// The number of its variant.
@@ -257,9 +260,9 @@ struct CaseKind {
 /// The texts of one axis.
 struct AxisTexts {
     name: String,
-    /// Every text once.
+    /// The distinct texts.
     texts: Vec<String>,
-    /// The number of the text of each variant or problem.
+    /// The index into `texts` of each variant or problem.
     numbers: Vec<u32>,
     number_of: fn(CaseKind) -> u32,
 }
@@ -271,7 +274,7 @@ impl AxisTexts {
 }
 
 impl CaseAxes {
-    /// Reads the axes of cases.
+    /// Reads the axes of the cases with these ids.
     pub fn new<'c>(ids: impl Iterator<Item = &'c CaseId>) -> CaseAxes {
         let cases: Vec<Option<Rc<Case>>> = ids.map(|id| id.case().ok()).collect();
         let (mut variants, mut problems) = (Numbers::new(), Numbers::new());
@@ -298,12 +301,12 @@ impl CaseAxes {
                 texts(name, &problems, |kind| kind.problem)
             }
         });
-        // One in which no two cases differ is in no table.
+        // An axis in which no two cases differ is never in a table.
         let axes = axes.filter(|axis| axis.texts.len() > 1).collect();
         CaseAxes { kinds, axes }
     }
 
-    /// The table of the cases at these places.
+    /// The table of the cases at the indices `places`.
     pub fn table(&self, places: &[usize]) -> AxisTable {
         let mut axes: Vec<TableAxis> = Vec::new();
         for texts in &self.axes {
@@ -312,13 +315,13 @@ impl CaseAxes {
                 continue;
             }
             match axes.iter_mut().find(|other| other.of == axis.of) {
-                // Both lengths are one where they are the same.
+                // The two sequence lengths are merged where they are equal.
                 Some(other)
                     if [&other.name, &axis.name] == SEQ_AXES && other.values == axis.values =>
                 {
                     other.name = SEQ.to_owned();
                 }
-                // Axes with the same values count once: key-value heads of as many heads.
+                // Axes with equal values are kept once, such as two equal numbers of heads.
                 Some(other) if other.values == axis.values || axis.name == OF[1] => {}
                 Some(other) => other.also.push(axis.name),
                 None => axes.push(axis),
@@ -333,7 +336,7 @@ impl CaseAxes {
                 .iter()
                 .map(|&place| Some(axis.text_of(self.kinds[place]?)))
         };
-        // The place of each text among the values, where a case has it.
+        // The rank of each text among the values that these cases have.
         let mut ranks = vec![None; axis.texts.len()];
         for text in texts().flatten() {
             ranks[text as usize] = Some(0);
@@ -360,7 +363,7 @@ impl CaseAxes {
 }
 
 impl AxisTable {
-    /// The table of these cases.
+    /// The table of all these cases.
     pub fn new<'c>(ids: impl Iterator<Item = &'c CaseId>) -> AxisTable {
         let mut number = 0;
         let axes = CaseAxes::new(ids.inspect(|_| number += 1));
@@ -368,10 +371,10 @@ impl AxisTable {
     }
 }
 
-/// Facets that are the variant's alone; all others are of the problem and the parameters.
+/// Facets that depend on the variant only; all others depend on the problem and the parameters.
 const OF_VARIANTS: [&str; 3] = ["variant", "worker", "environment"];
 
-/// Numbers of what several cases have alike, from 0 in the order of the cases.
+/// Numbers distinct keys from 0, in the order in which the cases have them.
 struct Numbers<'c, K> {
     known: FxHashMap<K, u32>,
     /// The first case of each number.
@@ -394,7 +397,7 @@ impl<'c, K: Hash + Eq> Numbers<'c, K> {
     }
 }
 
-/// The texts of an axis of these cases.
+/// The texts of the axis `name` in these cases.
 fn texts(name: String, cases: &[&Case], number_of: fn(CaseKind) -> u32) -> AxisTexts {
     let mut known: FxHashMap<String, u32> = FxHashMap::default();
     let numbers = cases.iter().map(|case| {

@@ -1,4 +1,4 @@
-//! Checks if two sides may be compared, and lists their other differences.
+//! Decides whether two sides may be compared, and lists their other differences.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -15,18 +15,17 @@ const ABSENT: &str = "absent";
 /// Differences between two sides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Differences {
-    /// Times are not compared because of these.
+    /// Differences that keep times from being compared.
     pub hard: Vec<Mismatch>,
-    /// Worth knowing; they may explain a change.
+    /// Differences that may explain a change.
     pub soft: Vec<Mismatch>,
 }
 
 /// Facts in which two runs differ.
 ///
-/// Hard are those which change what a time means: the file's schema, the timing
-/// method, the state of the caches and what a sample is, the machine, the device of a worker, and
-/// with `same_suite` the suite. A fact that one side lacks counts as different:
-/// it may differ.
+/// Hard differences change the meaning of a time: the file's schema, the timing method, the state
+/// of the caches, the kind of sample, the machine, the device of a worker and, with `same_suite`,
+/// the suite. A fact that one side lacks counts as different, because it may differ.
 pub fn differences(base: &RunHeader, head: &RunHeader, same_suite: bool) -> Differences {
     let mut differences = Differences::default();
     let hard = &mut differences.hard;
@@ -58,8 +57,8 @@ pub fn differences(base: &RunHeader, head: &RunHeader, same_suite: bool) -> Diff
         );
         differ(hard, format!("{name}.clock"), clock(base), clock(head));
     }
-    // Properties that must agree; of two runs that a user compares they may be what
-    // they were made for.
+    // The gate of a suite requires that these agree. Where a user compares two runs, they may
+    // differ on purpose.
     let promised = if same_suite {
         hard
     } else {
@@ -89,9 +88,9 @@ pub fn differences(base: &RunHeader, head: &RunHeader, same_suite: bool) -> Diff
     }
     settings(soft, &base.settings, &head.settings);
     maps(soft, "", &base.machine.soft, &head.machine.soft);
-    // Last: there may be hundreds, and reports show the first differences.
+    // Packages come last: there may be hundreds, and reports show the first differences.
     for (name, base, head) in shared_workers(base, head) {
-        // A run that was written before there were locks says nothing of them.
+        // Runs written before packages were recorded have none.
         if !base.packages.is_empty() && !head.packages.is_empty() {
             let prefix = format!("{name}.packages.");
             maps(soft, &prefix, &base.packages, &head.packages);
@@ -100,8 +99,8 @@ pub fn differences(base: &RunHeader, head: &RunHeader, same_suite: bool) -> Diff
     differences
 }
 
-/// Variables that decide speed ([`decides_speed`]), of workers that both sides have. A file
-/// that was written before they were kept says nothing of them.
+/// Compares the environment variables that decide speed ([`decides_speed`]) of workers that both
+/// sides have. Files written before these were kept have none.
 fn environments(mismatches: &mut Vec<Mismatch>, base: &RunHeader, head: &RunHeader) {
     let (Some(base), Some(head)) = (&base.identity, &head.identity) else {
         return;
@@ -121,14 +120,14 @@ fn environments(mismatches: &mut Vec<Mismatch>, base: &RunHeader, head: &RunHead
     }
 }
 
-/// The clock that took a worker's times. Readings of two clocks are not compared: on a kernel
-/// of 5 µs they differ by more than half. A worker that does not say has one way only.
+/// The clock that took a worker's times. Readings of two clocks are not compared: on a kernel of 5
+/// µs they differ by more than half. A worker that reports no clock uses events.
 fn clock(worker: &WorkerRecord) -> &str {
     let clock = worker.versions.get("clock").map(String::as_str);
     clock.unwrap_or("events")
 }
 
-/// `revision`, shortened, with `+` when the tree was dirty.
+/// The shortened revision, with `+` when the working tree had changes.
 pub fn revision_text(git: &Git) -> String {
     let short = short_revision(&git.revision);
     format!("{short}{}", if git.dirty { "+" } else { "" })
@@ -224,7 +223,7 @@ mod tests {
         differences.iter().map(|one| &one.field).joined(" ")
     }
 
-    /// Changes a head, and says what is hard and what is soft of that.
+    /// Applies `change` to a head, and returns the hard and the soft fields that differ then.
     fn found(same_suite: bool, change: impl Fn(&mut RunHeader)) -> (String, String) {
         let (base, mut head) = (header(), header());
         change(&mut head);
@@ -262,7 +261,7 @@ mod tests {
         });
         let soft = "tool revision cpu.versions.rust settings.samples host";
         are(all, "", soft);
-        // Another suite is hard only where one was promised.
+        // Another suite is a hard difference only with `same_suite`.
         let other = |head: &mut RunHeader| head.suite.name = "other".to_owned();
         are(found(true, other), "suite", "");
         are(found(false, other), "", "suite");
@@ -279,7 +278,7 @@ mod tests {
             });
             fields.0
         };
-        // Who does not say has events.
+        // A worker that reports no clock uses events.
         assert_eq!(
             (clock("events").as_str(), clock("probe 0.1").as_str()),
             ("", "cpu.clock")

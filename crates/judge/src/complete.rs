@@ -1,4 +1,4 @@
-//! Checks that every planned case was measured, and gives the reasons of those that were not.
+//! Checks that every planned case was measured, and gives the reason where one was not.
 
 use super::judgement::Word;
 use regatta_core::machine::CENSUS;
@@ -6,11 +6,13 @@ use regatta_core::record::{CaseRecord, Fault, Outcome, RunHeader, WorkerRecord};
 use regatta_core::suite::{Metric, glob};
 use regatta_worker::case::{Case, CaseId};
 
-/// Both sides of a case; or what is said instead, why, and what kind of failure it is.
+/// The records of both sides; or the word for a case without them, its reason and the kind of
+/// failure.
 type Standing<'a> = Result<(&'a CaseRecord, &'a CaseRecord), (Word, Option<String>, Option<Fault>)>;
 
-/// Sorts a case by what its two sides are. `base` is `None` where the base does not have the
-/// case. Where nothing was timed, a case is measured if its structure is known.
+/// Returns the records of a case to compare, or the word for a case that has none. `base` is `None`
+/// where the base does not have the case. Where nothing was timed, a case counts as measured if its
+/// structure is known.
 pub fn standing<'a>(
     base: Option<&'a CaseRecord>,
     head: Option<&'a CaseRecord>,
@@ -47,7 +49,7 @@ pub fn standing<'a>(
     };
     let (word, why) = match base.status {
         Outcome::Missing { .. } => (Word::Missing, "the base did not measure it"),
-        // A variant that does it now, and did not, is new.
+        // A variant that supports the case now, and did not before, is new.
         Outcome::Unsupported { .. } => (Word::New, "the base did not support it"),
         _ if untimed => (Word::Missing, "the base has no structure for it"),
         _ => (Word::Missing, "the base has no time for it"),
@@ -55,7 +57,8 @@ pub fn standing<'a>(
     Err((word, Some(format!("{why}: {reason}")), fault))
 }
 
-/// The word for a case that failed: what the code did is an error, the rest is missing.
+/// The word for a case that failed: a failure of the code under test is an error, any other makes
+/// it missing.
 fn word_of(fault: Option<Fault>) -> Word {
     match fault {
         Some(Fault::WrongResult | Fault::Crash | Fault::Hang | Fault::Failed) => Word::Error,
@@ -82,8 +85,8 @@ fn trouble(record: &CaseRecord, untimed: bool) -> Option<String> {
     }
 }
 
-/// The worker of a case, where it could not load its library. Such a worker has no device, and
-/// the run does not list it.
+/// The name of a case's worker, if that could not load its library. Such a worker has no device,
+/// and the run does not list it.
 fn absent_worker(header: &RunHeader, id: &CaseId) -> Option<String> {
     let case = id.case().ok()?;
     let listed = header.worker_of(&case).is_some();
@@ -99,13 +102,13 @@ pub fn gpu(header: &RunHeader, id: &CaseId) -> bool {
     id.case().is_ok_and(|case| !on_cpu(&case))
 }
 
-/// True when one of the patterns allows this case to fail or be unsupported.
+/// True when one of `patterns` allows this case to fail or to be unsupported.
 pub fn allowed(case: &CaseId, patterns: &[String]) -> bool {
     patterns.iter().any(|pattern| glob(pattern, &case.0))
 }
 
-/// The state of a demand on cases that were not measured: it is skipped if each of them matches
-/// `optional`. `None` without a case.
+/// The word for a demand on cases that were not measured: skipped if each of them matches
+/// `optional`, else missing. `None` without a case.
 pub fn unmeasured(cases: &[&CaseId], optional: &[String]) -> Option<(Word, String)> {
     let first = cases.first()?;
     let required = cases.iter().find(|id| !allowed(id, optional));

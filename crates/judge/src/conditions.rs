@@ -26,7 +26,7 @@ fn disturbed(head: &Side) -> Option<String> {
     ))
 }
 
-/// A condition of invocations, and the note on the cases of which some were under it.
+/// A condition of invocations, and the note on the cases with invocations under it.
 type ConditionNote = (fn(&Conditions) -> u32, fn(&[&Conditions]) -> String);
 
 const NOTES: [ConditionNote; 7] = [
@@ -94,8 +94,9 @@ const NOTES: [ConditionNote; 7] = [
     ),
 ];
 
-/// A note on cases of a processor: the figure of a case that it is about, and the sentence on so
-/// many cases, of which the one with the largest figure is named.
+/// A note on cases of a CPU. The first function returns a case's figure, if the note applies to it;
+/// the second makes the sentence, from the number of such cases and the case with the largest
+/// figure.
 type ProcessorNote = (
     fn(&Side, &CaseId, &CaseRecord) -> Option<f64>,
     fn(&str, &CaseId, &CaseRecord, f64) -> String,
@@ -125,7 +126,7 @@ const PROCESSOR_NOTES: [ProcessorNote; 5] = [
         },
     ),
     (
-        // Products of float16 are often summed in float32; what is wider than float32 is a slip.
+        // Products of float16 are often summed in float32; a type wider than float32 is a mistake.
         |_, id, record| {
             let results = count(record, WIDER_RESULTS)?;
             let case = id.case().ok()?;
@@ -151,7 +152,7 @@ fn count(record: &CaseRecord, name: &str) -> Option<f64> {
     count.map(|count| count as f64)
 }
 
-/// Calls on a processor that take longer than their code needs, and what to set.
+/// Notes on calls of a CPU that take longer than their code needs, with the remedy.
 fn on_processor(head: &Side) -> impl Iterator<Item = String> {
     PROCESSOR_NOTES.iter().filter_map(|(figure, note)| {
         let read = |(id, record)| Some((id, record, figure(head, id, record)?));
@@ -162,8 +163,8 @@ fn on_processor(head: &Side) -> impl Iterator<Item = String> {
     })
 }
 
-/// Notes on the head: throttling, other processes, calls that wait for the device, samples
-/// that the machine was in. Each is a reason to look before believing a verdict.
+/// Notes on the head: throttling, other processes, calls that wait for the device, disturbed
+/// samples. Each is a reason for doubt about a verdict.
 pub fn notes(head: &Side) -> Vec<String> {
     let noted = NOTES.iter().filter_map(|(count, note)| {
         let all = head.cases.values().map(|record| &*record.conditions);
@@ -187,7 +188,7 @@ pub fn notes(head: &Side) -> Vec<String> {
     notes
 }
 
-/// The invocations that a time limit left no time for.
+/// A note on planned invocations that a time limit prevented.
 fn fewer_invocations(head: &Side) -> Option<String> {
     let planned = head.header.settings.invocations as usize;
     let measured = head.cases.values();
@@ -200,7 +201,7 @@ fn fewer_invocations(head: &Side) -> Option<String> {
     ))
 }
 
-/// Cases whose instructions the head counted and the base did not, so they are not compared.
+/// A note on cases whose instructions only the head counted, so that they are not compared.
 pub fn counted_in_vain(base: &Side, head: &Side) -> Option<String> {
     let measured = |record: &CaseRecord| record.status.is_measured();
     let vain = head.cases.iter().filter(|(id, record)| {
@@ -217,8 +218,8 @@ pub fn counted_in_vain(base: &Side, head: &Side) -> Option<String> {
     })
 }
 
-/// Cases whose results were checked after timing in the base, and are not now: a result that is
-/// kept from an earlier call would pass.
+/// A sentence on cases whose results were checked after timing in the base and no longer are.
+/// Without that check, a result that was kept from an earlier call would pass.
 pub fn checked_less(base: &Side, head: &Side) -> Option<String> {
     let [before, now] = [base, head].map(|side| &side.header.settings);
     if now.structure_only || before.structure_only || before.input_sets < 2 {
@@ -244,8 +245,8 @@ pub fn checked_less(base: &Side, head: &Side) -> Option<String> {
     ))
 }
 
-/// The reasons why hardware counters that were asked for could not be read, or why the operations
-/// of a call on the device could not be counted; nothing is then known of them.
+/// Notes on hardware counters that were requested and could not be read, and on calls whose device
+/// operations could not be counted.
 fn not_counted(head: &Side) -> Vec<String> {
     let reasons = |name: &str, is: fn(&str) -> bool| -> Vec<&str> {
         let records = head.cases.values();
@@ -268,10 +269,10 @@ fn not_counted(head: &Side) -> Vec<String> {
     counts.into_iter().chain(instructions).collect()
 }
 
-/// More machines than these are counted.
+/// The largest number of machines that are named; more are counted.
 const MAX_NAMED: usize = 6;
 
-/// The notes on shards that a reader must see first.
+/// A note on the shards of a run and their machines.
 pub(super) fn of_shards(head: &Side) -> Option<String> {
     let hosts = &head.header.hosts;
     let names: BTreeSet<&str> = hosts.iter().map(String::as_str).collect();

@@ -1,19 +1,19 @@
-//! One comparison decided: the [rule](super::rule) on the values of a metric, and beside load on
+//! Decides one comparison, by the [rule](super::rule) on the values of a metric and, under load, on
 //! CPU time.
 //!
-//! The time that passes is the verdict. CPU time decides in its place only where
+//! The wall-clock time is judged. CPU time decides in its place only where
 //!
-//! - both sides ran on as many threads, and the call does not wait for anything but a core,
-//! - the time that passes leaves it open, or is of no use beside load, and
-//! - it does not say otherwise: its interval does not lie beyond the threshold.
+//! - both sides ran on the same number of threads, and the call waits for nothing but a core,
+//! - the wall-clock time is inconclusive, or of no use because of load, and
+//! - the wall-clock time does not contradict it: its interval does not lie beyond the threshold.
 //!
-//! Load works on values in two ways. Waits for a core *add* to a call, and what is added to both
-//! sides hides a change: 10 % of a call that waits twice as long as it works is 3 % of what
-//! passes. Caches, memory and clocks that are shared *multiply*, and hide nothing. So of values
-//! that hold waits, an interval within the threshold shows nothing alone; of values that do not
-//! it does. Load also slows a call of more threads more, so beside it a side of more threads is not
-//! shown to be slower, and one of fewer not to be as fast. How often this is wrong, by the noises of
-//! load: `rule/tests.rs`.
+//! Load changes values in two ways. Waits for a core *add* to a call, and a time that is added to
+//! both sides hides a change: if a call waits twice as long as it works, a slowdown of 10 % is 3 %
+//! of the wall-clock time. Shared caches, memory and clocks *multiply* a time, and hide nothing. So
+//! an interval within the threshold shows that nothing changed if the values contain no waits, and
+//! shows nothing alone if they do. Load also slows a call on more threads more. Under load, a side
+//! with more threads is therefore not shown to be slower, nor one with fewer threads to be as fast.
+//! The error rates for each kind of load: `rule/tests.rs`.
 
 use std::cmp::Ordering;
 
@@ -21,48 +21,48 @@ use super::judgement::{Comparison, Word};
 use super::rule::{BothSides, LOOKS, SlowStarts, Terms, compare, needed_pairs, next_look};
 use regatta_worker::units::Ratio;
 
-/// Pairs from which on CPU time decides even if the wall-clock time lies beyond two thresholds, and
-/// no more pairs are taken to show an improvement: the second look.
+/// The number of pairs at the second look. From it on, CPU time decides even if the wall-clock time
+/// lies beyond two thresholds, and no more pairs are taken to show an improvement.
 const SECOND_LOOK: usize = LOOKS[1] as usize;
 
-/// Values that hold waits are measured again only if at most this many pairs, as estimated, would
+/// Values that contain waits are measured again only if at most this many pairs, by estimate, would
 /// show a regression.
 const MAX_NEEDED: f64 = 2.0 * LOOKS[LOOKS.len() - 1] as f64;
 
-/// The values of one comparison, and what is known beside them.
+/// The values of one comparison, and the facts about load that go with them.
 #[derive(Clone, Copy, Debug)]
 pub struct Observed<'a> {
-    /// The values that are judged: the time that passes, of a time.
+    /// The judged values; for a time, the wall-clock time.
     pub values: BothSides<'a>,
-    /// Other programs disturbed values of the base; of pairs, of either side.
+    /// Other programs disturbed values of the base; for pairs, values of either side.
     pub base_disturbed: bool,
     /// Other programs disturbed values of the head.
     pub head_disturbed: bool,
-    /// Disturbed values may hold waits for a core.
+    /// Disturbed values may contain waits for a core.
     pub waits: bool,
-    /// Some of the values were not disturbed, so that more of them may be had.
+    /// Some values were not disturbed, so that more such values can be measured.
     pub some_quiet: bool,
     /// Compares the head's number of threads with the base's, where values were disturbed.
     pub threads: Ordering,
-    /// CPU time, where it can decide in place of the values.
+    /// CPU time, if it can decide in place of the values.
     pub cpu: Option<BothSides<'a>>,
 }
 
-/// A comparison decided, and what its reason is made of.
+/// A decided comparison, with the facts for its reason.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Decision {
-    /// The values compared by the rule, with the word that all of this gives.
+    /// The rule's comparison of the values, with the word that was decided.
     pub comparison: Comparison,
     /// Slow starts in the values.
     pub slow_starts: SlowStarts,
-    /// CPU time compared by the rule, if it can decide.
+    /// The rule's comparison of CPU time, if that can decide.
     pub cpu: Option<Comparison>,
-    /// True where other programs disturbed the values and waits for a core may be in them.
+    /// True where the values may contain waits for a core, because other programs disturbed them.
     pub diluted: bool,
 }
 
 impl Decision {
-    /// CPU time compared, where it decided.
+    /// The comparison of CPU time, if it decided.
     pub fn by_cpu(&self) -> Option<Comparison> {
         self.cpu.filter(|_| self.comparison.by_cpu_time)
     }
@@ -90,8 +90,8 @@ pub fn decide(observed: &Observed<'_>, terms: &Terms) -> Option<Decision> {
     };
 
     if !values.paired && disturbed {
-        // Load only adds. So a disturbed head that is not slower is not, and a disturbed base
-        // tells nothing.
+        // Load only slows. So a disturbed head that looks no slower is not slower, and a disturbed
+        // base shows nothing.
         let not_slower = !observed.base_disturbed && comparison.is_at_most(limit);
         let word = match comparison.word {
             Word::Improved if not_slower => Word::Improved,
@@ -114,14 +114,14 @@ pub fn decide(observed: &Observed<'_>, terms: &Terms) -> Option<Decision> {
         _ => {}
     }
     let lies_below = comparison.is_at_most(limit) && !slow_starts.likely && !fewer;
-    // An improvement that a second look may show is waited for.
+    // More pairs are taken for an improvement that the second look may show.
     let may_improve =
         lies_below && comparison.ratio < limit.inverse() && pairs < SECOND_LOOK && !terms.last;
     if lies_below && !diluted && (comparison.word == Word::Same || !may_improve) {
         return Some(decided(Word::Same, false));
     }
     let by_cpu = cpu.and_then(|cpu| {
-        // The few values of a first look lie beyond the threshold by chance as well.
+        // The few values of the first look may lie beyond the threshold by chance.
         let agrees = !comparison.is_above(limit)
             && (diluted || !slow_starts.likely)
             && (comparison.ratio <= limit * limit || pairs >= SECOND_LOOK || terms.last);
@@ -130,7 +130,7 @@ pub fn decide(observed: &Observed<'_>, terms: &Terms) -> Option<Decision> {
     if let Some(word) = by_cpu {
         return Some(decided(word, true));
     }
-    // A time that is added to both sides does not turn a change round.
+    // A time that is added to both sides does not reverse the sign of a change.
     let is_not_slower = diluted && lies_below && comparison.is_at_most(Ratio::ONE);
     if is_not_slower && !may_improve {
         return Some(decided(Word::Same, false));
@@ -143,15 +143,15 @@ pub fn decide(observed: &Observed<'_>, terms: &Terms) -> Option<Decision> {
         None if diluted => true,
         _ => comparison.may_be_worse,
     };
-    // More values with waits can show that the sides differ, and not that they do not.
+    // More values with waits can show that the sides differ, but not that they are the same.
     let can_decide = cpu.is_some()
         || !diluted
         || observed.some_quiet
         || may_improve
         || comparison.ratio > limit && needed_pairs(&comparison, terms, pairs) <= MAX_NEEDED;
-    // A case that may not be worse passes as it is: beside load, where pairs cost most, from the
-    // second look on; against a stored run, which keeps its own spread, where more of the head does not
-    // show more.
+    // An inconclusive case that may not be worse passes without more measurements. Under load,
+    // where pairs cost most, it does so from the second look on. Against a stored run, whose spread
+    // stays, it does so if more invocations of the head would not narrow the interval enough.
     let enough = !may_be_worse
         && if values.paired {
             disturbed && pairs >= SECOND_LOOK
@@ -164,8 +164,8 @@ pub fn decide(observed: &Observed<'_>, terms: &Terms) -> Option<Decision> {
     Some(decision)
 }
 
-/// The word by CPU time, where it decides and the values do not say otherwise. They agree where they
-/// do not show a regression themselves.
+/// The word by CPU time, where it decides and the values do not contradict it. `agrees` is true
+/// where the values themselves show no regression.
 fn word_by_cpu(
     comparison: &Comparison,
     cpu: &Comparison,
@@ -183,8 +183,8 @@ fn word_by_cpu(
     }
 }
 
-/// True if the head's values at the next look could show that it is not slower, should the estimate
-/// stay.
+/// True if the head's values at the next look could show that it is not slower, assuming the same
+/// estimate.
 fn narrows_enough(comparison: &Comparison) -> bool {
     let (base, head) = comparison.invocations;
     let error = |head: u32| (1.0 / f64::from(base) + 1.0 / f64::from(head)).sqrt();
@@ -195,7 +195,7 @@ fn narrows_enough(comparison: &Comparison) -> bool {
     })
 }
 
-/// The pairs of the last look.
+/// The number of pairs at the last look.
 pub fn max_pairs() -> usize {
     LOOKS[LOOKS.len() - 1] as usize
 }

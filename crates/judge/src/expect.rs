@@ -1,9 +1,9 @@
-//! Expectations, which must hold inside one run, without any baseline: relations between cases,
-//! and limits on their figures.
+//! Expectations, which must hold inside one run, without any baseline: relations between cases, and
+//! limits on their figures.
 //!
-//! A case and the cases that it is compared with ran in the same processes, minutes apart at
-//! most. They are compared by the [rule](super::rule), in pairs: what one process does to both
-//! cancels. The allowed ratio is the threshold.
+//! A case and its references ran in the same processes, at most minutes apart. They are compared by
+//! the [rule](super::rule), in pairs, so that an effect of one process on both cancels. The
+//! threshold is the allowed ratio.
 
 mod figures;
 
@@ -28,11 +28,11 @@ use regatta_worker::units::{Nanoseconds, Ratio, counted};
 /// The results of a side's expectations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Expectations {
-    /// One for each case that an expectation is about.
+    /// One result for each case that an expectation applies to.
     pub results: Vec<ExpectationResult>,
-    /// Sentences: expectations that compared nothing, though the whole suite was to be judged.
+    /// Sentences on expectations that compared nothing, although the whole suite was to be judged.
     pub gaps: Vec<String>,
-    /// Sentences: expectations that had nothing to say about cases they select.
+    /// Sentences on expectations that could not be applied to cases that they select.
     pub notes: Vec<String>,
 }
 
@@ -76,7 +76,7 @@ pub fn expectations(side: &Side) -> Expectations {
             let sentence = format!("`{}` compared no case{}", rule.name, rule.origin);
             let selected = cases.iter().find(|case| rule.case.matches(&case.case));
             match selected {
-                // A part of a suite may leave out what it speaks of.
+                // With a filter, the cases of an expectation may have been left out.
                 _ if partly => notes.push(sentence),
                 Some(first) => {
                     let result = without_value(relation, first, &cases, header);
@@ -106,8 +106,8 @@ pub fn expectations(side: &Side) -> Expectations {
     }
 }
 
-/// The result of a relation that compared no case: skipped if `optional` names each case that
-/// it lacks, else missing.
+/// The result of a relation that compared no case: skipped if `optional` names each case that it
+/// lacks, else missing.
 fn without_value(
     relation: Relation,
     first: &ExpectedCase,
@@ -145,7 +145,8 @@ impl ExpectedCase<'_> {
         matches!(self.record.status, Outcome::Unsupported { .. })
     }
 
-    /// True where nothing is expected of it: it is unsupported, or failed as `optional` allows.
+    /// True where nothing is expected of the case: it is unsupported, or failed and `optional`
+    /// allows that.
     fn is_excused(&self, optional: &[String]) -> bool {
         self.is_unsupported() || (!self.is_measured() && allowed(self.id, optional))
     }
@@ -176,15 +177,15 @@ impl<'a> Relation<'a> {
     }
 }
 
-/// A relation, a case that it is about, and what that is compared with.
+/// A relation, a case that it applies to, and the references that the case is compared with.
 type Chosen<'a> = (
     Relation<'a>,
     &'a ExpectedCase<'a>,
     Vec<&'a ExpectedCase<'a>>,
 );
 
-/// Adds each case that the relation is about; returns those for which no reference was planned, or
-/// none that this machine supports, and references that are left out beside others.
+/// Adds each case that the relation applies to. Returns the cases without a planned reference that
+/// this machine supports, and the references that were left out although others remain.
 fn choose<'a>(
     relation: Relation<'a>,
     cases: &'a [ExpectedCase<'a>],
@@ -208,7 +209,7 @@ fn choose<'a>(
             let group = group.into_iter().flatten().copied();
             group.filter(|reference| reference.id != case.id)
         };
-        // One that may fail, and did, is left out beside others; where all of them did,
+        // A reference that may fail and did is left out if others remain. If all of them failed,
         // there is nothing to compare the case with.
         let planned = others().filter(|reference| !reference.is_unsupported());
         let (failing, references): (Vec<&ExpectedCase>, Vec<&ExpectedCase>) =
@@ -226,7 +227,7 @@ fn choose<'a>(
     (alone, left_out)
 }
 
-/// The metric that is compared: on the CPU host and device are one.
+/// The metric that is compared. On a CPU, host time and device time are the same.
 fn metric(relation: Relation, case: &ExpectedCase, header: &RunHeader) -> Metric {
     let worker = header.worker_of(&case.case);
     let on_cpu = worker.is_some_and(WorkerRecord::runs_on_processor);
@@ -283,7 +284,8 @@ fn judge(
     result
 }
 
-/// Decides by the rule, with the reason. A case that is faster than it has to be meets the demand.
+/// Decides by the rule, and gives the reason. A case that is faster than it has to be meets the
+/// demand.
 fn by_rule(
     relation: Relation,
     (of, best): (&ExpectedCase, &ExpectedCase),
@@ -314,7 +316,7 @@ fn by_rule(
     let decision = decide(&values.observed((base, head), cpu.as_ref()), &terms)?;
     let by = Ratio(shift.exp());
     let mut comparison = decision.comparison.scaled(by);
-    // The estimate is that of the times that decided.
+    // The estimate comes from the metric that decided.
     if let Some(cpu) = decision.by_cpu() {
         comparison = comparison.with_estimate_of(cpu.scaled(by));
     }
@@ -331,8 +333,8 @@ fn by_rule(
 /// The order from which on a second cause is reported beside the first.
 const TOLD_TOO: f64 = 0.6;
 
-/// The causes, at most two, of the difference between a case and the one it is compared with: the
-/// rules that explain a change over time explain a difference within a run as well.
+/// At most two causes of the difference between a case and its reference. The rules that explain a
+/// change between two runs explain a difference within a run as well.
 fn cause(
     relation: Relation,
     (of, best): (&ExpectedCase, &ExpectedCase),
@@ -369,7 +371,7 @@ fn cause(
     let findings = causes::found(&pair.facts());
     let (first, others) = findings.split_first()?;
     let first = &first.finding;
-    // The parameters of two cases differ by design, and the kernels of two variants.
+    // Two cases have different parameters by design, and two variants have different kernels.
     let variant = |id: &CaseId| id.case().ok().map(|case| case.variant.clone());
     let same_variant = variant(best.id) == variant(of.id);
     let by_design = |cause: Cause| match cause {
@@ -389,7 +391,7 @@ fn cause(
     ))
 }
 
-/// The first of these cases.
+/// The first three of these cases.
 fn list<'a>(cases: impl IntoIterator<Item = &'a CaseId>) -> String {
     listed(cases, 3, "; ")
 }

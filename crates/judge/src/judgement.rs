@@ -1,4 +1,4 @@
-//! The result of judging: values only, ready to be shown in any format.
+//! The result of judging, as plain values that any format can show.
 
 mod account;
 mod comparison;
@@ -24,7 +24,7 @@ use regatta_worker::joined::Joined;
 use regatta_worker::units::{ARROW, Nanoseconds, Rate, Ratio, from_to, is_zero};
 use regatta_worker::words;
 
-/// The whole answer.
+/// The result of judging a run: its rows, its expectations and the verdict.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Judgement {
@@ -32,49 +32,50 @@ pub struct Judgement {
     pub suite: String,
     /// The run that was judged.
     pub head: SideSummary,
-    /// The base of the comparison; `None` if only expectations and completeness were judged.
+    /// The base of the comparison; without one, only expectations and completeness were judged.
     pub base: Option<SideSummary>,
-    /// Hard facts in which the two sides differ; times are not compared then.
+    /// Hard facts in which the two sides differ. If there are any, times are not compared.
     pub incomparable: Vec<Mismatch>,
-    /// Hard facts because of which structures are not compared either: grids follow from
-    /// them by design.
+    /// Hard facts that keep structures from being compared as well, because launch grids follow
+    /// from them by design.
     #[serde(default)]
     pub structure_incomparable: Vec<Mismatch>,
-    /// True when the head was not timed: structure alone is judged.
+    /// True when the head was not timed, so that only structure is judged.
     #[serde(default)]
     pub structure_only: bool,
-    /// Soft facts in which they differ (versions, host name, revision).
+    /// Soft facts in which the two sides differ: versions, host name, revision.
     pub differences: Vec<Mismatch>,
-    /// True where head and base were measured in pairs, so that no day lies between them.
+    /// True where head and base were measured in pairs, so that no day-to-day allowance applies.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paired: bool,
-    /// One row a case, sorted by id.
+    /// One row for each case, sorted by id.
     pub rows: Vec<Row>,
-    /// One entry for each case, or build, that an expectation is about.
+    /// One entry for each case, or build, that an expectation applies to.
     pub expectations: Vec<ExpectationResult>,
-    /// The demands that could not be judged, as sentences: each keeps the run from passing.
+    /// The demands that could not be judged, as sentences. Each keeps the run from passing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gaps: Vec<String>,
-    /// Demands of the base's suite that the head's does not make, and that its build made the base,
-    /// as a sentence of the verdict's first line.
+    /// Demands of the base's suite that the head's suite does not make, and a base that was built
+    /// by the head's `[build]`: a sentence of the verdict's first line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weaker: Option<String>,
-    /// The reference of declared operators' results, as a sentence of the verdict's first line.
+    /// The references that the results of declared operators were compared with, as a sentence of
+    /// the verdict's first line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub results: Option<String>,
     /// Sentences worth reading beside the verdict (damaged lines, few invocations).
     pub notes: Vec<String>,
-    /// The verdict on all of it.
+    /// The verdict on the whole run.
     pub verdict: Verdict,
 }
 
 impl Judgement {
-    /// True where the head's cases were compared with a base's.
+    /// True where the head's cases were compared with those of a base.
     pub fn is_comparison(&self) -> bool {
         self.base.is_some() && self.incomparable.is_empty()
     }
 
-    /// A judgement of nothing: what was asked for could not be measured.
+    /// A judgement without rows, for a request that could not be measured.
     pub fn refused(suite: &str, reason: String) -> Judgement {
         Judgement {
             suite: suite.to_owned(),
@@ -90,7 +91,7 @@ impl Judgement {
     }
 }
 
-/// A side, for the reader.
+/// One side of a comparison, summarised for the reader.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct SideSummary {
@@ -98,50 +99,52 @@ pub struct SideSummary {
     pub label: String,
     /// The name of the suite.
     pub suite: String,
-    /// When it was measured, RFC 3339.
+    /// The time at which the measurement started, in RFC 3339.
     pub started: String,
     /// The short name of the machine.
     pub machine: String,
-    /// `revision`, with `+` when the tree was dirty.
+    /// The short revision, with `+` when the working tree had changes.
     pub revision: Option<String>,
-    /// The most invocations of a case.
+    /// The largest number of invocations of a case.
     pub invocations: u32,
-    /// The filter, with the number of cases that it left out.
+    /// The `--filter` options, with the number of cases that they left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<String>,
-    /// The options of its command line that changed the suite: `--threshold 0.2`.
+    /// The command-line options that changed the suite: `--threshold 0.2`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed: Option<String>,
 }
 
-/// One case.
+/// The judgement of one case.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Row {
     /// Which.
     pub case: CaseId,
-    /// The gravest word of its metrics and its structure.
+    /// The most severe word among its metrics and its structure.
     pub word: Word,
-    /// Why, and what would decide it, where the word alone does not say it.
+    /// The reason for the word, and what would decide an open comparison, where the word alone does
+    /// not say it.
     pub reason: Option<String>,
-    /// True when the suite's policy allows this case to be unsupported or fail.
+    /// True when the suite's policy allows this case to be unsupported or to fail.
     pub allowed: bool,
-    /// The kind of failure, if it could not be measured.
+    /// The kind of failure, if the case could not be measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<Fault>,
     /// The head's device time.
     pub head: Option<Timing>,
     /// The base's device time.
     pub base: Option<Timing>,
-    /// The metrics compared with the base's; the device time first.
+    /// The metrics that were compared with the base's, device time first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<MetricRow>,
-    /// Causes, those that account for most first.
+    /// The causes found, ordered by the share of the change that they account for, largest first.
     pub findings: Vec<Finding>,
-    /// Changes of structure, those that fail first; `None`: not compared.
+    /// Changes of structure, those that fail the case first; `None` if structures were not
+    /// compared.
     #[serde(default)]
     pub structure: Option<Vec<StructuralChange>>,
-    /// Figures of the structure that the base reports and the head does not.
+    /// Figures that the base reports and the head does not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uncounted: Vec<Uncounted>,
     /// The autotuner's choices, if they differ between invocations.
@@ -149,7 +152,8 @@ pub struct Row {
     pub tuner: Option<String>,
 }
 
-/// So many operators and functions at the most explain a change by their names.
+/// The largest number of added operators and functions of which one is named as the reason for a
+/// change.
 const FEW_RUNS: usize = 8;
 
 impl Row {
@@ -164,18 +168,19 @@ impl Row {
         }
     }
 
-    /// The comparison by a metric.
+    /// The comparison of `metric`, if it was compared.
     pub fn metric(&self, metric: Metric) -> Option<&MetricRow> {
         self.metrics.iter().find(|row| row.metric == metric)
     }
 
-    /// The change of its device time.
+    /// The comparison of the device time.
     pub fn change(&self) -> Option<&Comparison> {
         Some(&self.metric(Metric::Device)?.change)
     }
 
-    /// The metric that a reader sees first: the gravest, and of those the first. Another than the
-    /// device time counts where it regressed or may be worse, and CPU time never: it explains.
+    /// The metric that a reader sees first: the one with the most severe word, and the first of
+    /// several. A metric other than the device time is considered only if it regressed or may be
+    /// worse. CPU time is never chosen, because it only explains the others.
     pub fn first_metric(&self) -> Option<&MetricRow> {
         let counts = |row: &&MetricRow| match row.metric {
             Metric::Device => true,
@@ -186,14 +191,14 @@ impl Row {
         all.max_by_key(|row| (row.change.word, row.change.may_be_worse))
     }
 
-    /// Head over base of that metric, or of CPU time if it decided; 1 without a
-    /// comparison.
+    /// Head over base of [`first_metric`](Row::first_metric), or of CPU time if that decided; 1
+    /// without a comparison.
     pub fn ratio(&self) -> Ratio {
         let first = self.first_metric().map(|first| self.deciding(first));
         first.map_or(Ratio::ONE, |deciding| deciding.change.ratio)
     }
 
-    /// The comparison that decided a metric: its own, or that of CPU time.
+    /// The comparison that decided `metric`: its own, or that of CPU time.
     pub fn deciding<'a>(&'a self, metric: &'a MetricRow) -> &'a MetricRow {
         let cpu = self
             .metric(Metric::CpuTime)
@@ -201,8 +206,8 @@ impl Row {
         cpu.unwrap_or(metric)
     }
 
-    /// Metrics that got worse: the slow tenth of samples where their median did not, and CPU time
-    /// never.
+    /// The metrics that regressed. The slow tenth of the samples is left out if their median
+    /// regressed as well, and CPU time always, because it only explains.
     pub fn regressed(&self) -> impl Iterator<Item = &MetricRow> {
         let worse = |row: &&MetricRow| row.change.word == Word::Regressed;
         let device = self.metric(Metric::Device).filter(worse).is_some();
@@ -215,31 +220,31 @@ impl Row {
         worse.filter(move |row| !explains(row.metric))
     }
 
-    /// True where it may be worse, and nothing decided it: the run does not pass by it.
+    /// True for an inconclusive case that may be worse, which keeps the run from passing.
     pub fn may_be_worse(&self) -> bool {
         let mut changes = self.metrics.iter().map(|metric| metric.change);
         self.word == Word::Inconclusive && changes.any(|change| change.may_be_worse)
     }
 
-    /// True where more pairs could decide it.
+    /// True where more pairs could decide the case.
     pub fn is_open(&self) -> bool {
         let mut changes = self.metrics.iter().map(|metric| metric.change);
         self.word == Word::Inconclusive && changes.any(|change| change.open)
     }
 
-    /// Changes of structure that are taken so.
+    /// Changes of structure for which the policy demands `action`.
     pub fn structure_at(&self, action: Action) -> impl Iterator<Item = &StructuralChange> {
         let changes = self.structure.iter().flatten();
         changes.filter(move |change| change.action == action)
     }
 
-    /// True when a change of structure fails the case.
+    /// True when at least one change of structure fails the case.
     pub fn fails_by_structure(&self) -> bool {
         self.structure_at(Action::Fail).next().is_some()
     }
 
-    /// The operator or function that a call runs more often, by the most; `None` of many, which
-    /// are the inside of something else.
+    /// The operator or function whose number of runs in a call grew most. `None` if more than eight
+    /// grew: these are then the inside of some larger change.
     pub fn added_runs(&self) -> Option<&Difference> {
         let differences = self.worth_telling().map(|change| &change.difference);
         let more = |difference: &Difference| match difference {
@@ -252,71 +257,73 @@ impl Row {
         most.filter(|_| are_few)
     }
 
-    /// Changes of structure worth telling, those that fail first.
+    /// Changes of structure that are reported: those that fail the case, then those that warn.
     pub fn worth_telling(&self) -> impl Iterator<Item = &StructuralChange> {
         let fail = self.structure_at(Action::Fail);
         fail.chain(self.structure_at(Action::Warn))
     }
 }
 
-/// A time over invocations.
+/// The device time of a case over its invocations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Timing {
-    /// Median over all invocations.
+    /// The median over all invocations.
     pub median_ns: Nanoseconds,
-    /// The fastest of them.
+    /// The time of the fastest invocation.
     pub min_ns: Nanoseconds,
-    /// The slowest of them.
+    /// The time of the slowest invocation.
     pub max_ns: Nanoseconds,
-    /// All invocations' medians, in the order measured.
+    /// The median of each invocation, in the order of measurement.
     pub invocations_ns: Vec<Nanoseconds>,
-    /// Median host time to issue a call, where it is a metric of its own.
+    /// The median host time to issue a call, where that is a metric of its own.
     pub host_ns: Option<Nanoseconds>,
-    /// Median first call.
+    /// The median time of the first call.
     pub first_call_ns: Option<Nanoseconds>,
-    /// Work over the median, as its operator has it, where a call is one
-    /// problem.
+    /// Floating-point operations, as the operator defines them, over the median time; only where a
+    /// call is one problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tflops: Option<Rate>,
-    /// Compulsory bytes over the median, in GB/s, likewise.
+    /// Compulsory bytes over the median time, in GB/s; only where a call is one problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gbps: Option<f64>,
-    /// Samples behind it.
+    /// The number of samples behind these times.
     pub samples: u64,
 }
 
-/// One case of an expectation, or one build.
+/// The result of an expectation for one case, or for one build.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct ExpectationResult {
     /// The expectation's name.
     pub name: String,
-    /// The case that it is about; `None`: a build.
+    /// The case that the expectation was applied to; `None` for a build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub case: Option<CaseId>,
-    /// The build that it is about, if it is about one and it is known.
+    /// The build that the expectation was applied to, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub built: Option<String>,
-    /// The quantity: a metric is compared with that of other cases, a figure with its bounds.
+    /// The quantity. A metric is compared with that of other cases, a figure with its bounds.
     pub metric: Quantity,
-    /// The best of the cases that it is compared with.
+    /// The reference: the fastest of the cases that the case is compared with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against: Option<CaseId>,
-    /// Smallest allowed value.
+    /// The smallest allowed value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_least: Option<f64>,
-    /// Largest allowed value; of a metric, the largest allowed ratio.
+    /// The largest allowed value; for a metric, the largest allowed ratio.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_most: Option<f64>,
-    /// The value; of a metric, the estimated ratio.
+    /// The value; for a metric, the estimated ratio.
     pub value: Option<f64>,
-    /// The case against that one, of a metric.
+    /// For a metric, the comparison of the case with `against`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comparison: Option<Comparison>,
-    /// Same: it is met. Regressed: it is violated. Missing: it has no value.
+    /// `Same` if the expectation is met, `Regressed` if it is violated, `Missing` if it has no
+    /// value.
     pub word: Word,
-    /// Why, what would decide it, or what the value was read off.
+    /// The reason for the word, what would decide it, or the launch or events that the value was
+    /// read from.
     pub reason: Option<String>,
 }
 
@@ -358,7 +365,7 @@ impl ExpectationResult {
         result.missing_at(&rule.origin)
     }
 
-    /// The same with where the suite demands it, where it has no value.
+    /// Appends the place in the suite that makes the demand to the reason of a missing value.
     pub fn missing_at(mut self, origin: &Origin) -> ExpectationResult {
         if let (Word::Missing, Some(reason)) = (self.word, &mut self.reason) {
             *reason += &origin.to_string();
@@ -366,7 +373,7 @@ impl ExpectationResult {
         self
     }
 
-    /// The case, or what was built.
+    /// The case or the build, as text.
     pub fn subject(&self) -> String {
         match (&self.case, &self.built) {
             (Some(case), _) => case.to_string(),
@@ -390,13 +397,13 @@ impl ExpectationResult {
         (self.comparison).is_some_and(|comparison| comparison.by_cpu_time)
     }
 
-    /// The value, in its unit.
+    /// The value in its unit, or `unknown`.
     pub fn value_text(&self) -> String {
         self.value
             .map_or("unknown".to_owned(), |value| self.figure(value))
     }
 
-    /// `at most 1.10x`.
+    /// The bounds as text: `at most 1.10x`.
     pub fn allowed(&self) -> String {
         bounds_text(self.at_least, self.at_most, |bound| self.figure(bound))
     }
@@ -408,13 +415,14 @@ impl ExpectationResult {
         Some(format!("[{low}, {high}]"))
     }
 
-    /// True where it may be violated, and nothing decided it.
+    /// True where the expectation may be violated, and nothing decided it.
     pub fn may_be_worse(&self) -> bool {
         self.comparison
             .is_some_and(|compared| compared.may_be_worse)
     }
 
-    /// The value divided by its bound; infinite without a value.
+    /// By how many times the value exceeds its bound, or falls short of it; infinite without a
+    /// value.
     pub fn excess(&self) -> Ratio {
         let beyond = |value: f64| match (self.at_most, self.at_least) {
             (Some(most), _) if value > most => value / most,
@@ -427,14 +435,14 @@ impl ExpectationResult {
     fn figure(&self, value: f64) -> String {
         match self.metric {
             Quantity::Metric(_) => Ratio(value).factor().to_string(),
-            // Three decimals tell one of 132 multiprocessors; whole counts have none.
+            // With three decimals, one of 132 multiprocessors still shows. Whole counts have none.
             _ if value.fract() == 0.0 => format!("{value}"),
             _ => format!("{value:.3}"),
         }
     }
 }
 
-/// `at least 0.5 and at most 1`, of the bounds that there are.
+/// The bounds that are present, as text: `at least 0.5 and at most 1`.
 pub(crate) fn bounds_text(
     least: Option<f64>,
     most: Option<f64>,
@@ -445,13 +453,13 @@ pub(crate) fn bounds_text(
     bounds.joined(" and ")
 }
 
-/// The exit code and its reasons.
+/// The outcome of a judgement, from which the exit code follows, and its reasons.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Verdict {
     /// Passed, failed or inconclusive.
     pub outcome: VerdictOutcome,
-    /// Sentences, gravest first: `worst regression CASE: 1.74 times as long`.
+    /// Sentences, the most severe first: `worst regression CASE: 1.74 times as long`.
     pub reasons: Vec<String>,
     /// The number of cases by verdict, and the method: `48 same, 2 inconclusive (at most +2.9 %); by pairs`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -459,7 +467,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// A verdict of which nothing was shown.
+    /// An inconclusive verdict without a summary of cases.
     pub fn inconclusive(reasons: Vec<String>) -> Verdict {
         Verdict {
             reasons,
@@ -467,7 +475,7 @@ impl Verdict {
         }
     }
 
-    /// The summary, then the reasons.
+    /// The summary, then the reasons; an empty one is left out.
     pub fn sentences(&self) -> Vec<&str> {
         let all = std::iter::once(&self.shown).chain(&self.reasons);
         all.map(String::as_str)
@@ -478,36 +486,38 @@ impl Verdict {
 
 words! {
     "word",
-    /// The verdict on a case, a metric or an expectation, the gravest last. Each
-    /// word has one meaning and one exit code; everything else is a reason.
+    /// The verdict on a case, a metric or an expectation, the most severe last. Each word has one
+    /// meaning and one exit code; all details go into reasons.
     #[derive(
         Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
     )]
     #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
     #[serde(rename_all = "lowercase")]
     pub enum Word {
-        /// Shown within the threshold; shown to be met; a structure that did not get worse.
+        /// The change is shown to lie within the threshold; an expectation is shown to be met;
+        /// structure did not get worse.
         Same = "same",
-        /// Shown beyond the threshold, on the good side.
+        /// The change is shown to be a gain beyond the threshold.
         Improved = "improved",
-        /// Only the head has it, so nothing is there to compare it with.
+        /// Only the head has the case, so there is nothing to compare it with.
         New = "new",
-        /// Not supported or installed, as the suite allows, or not on either side.
+        /// Not supported, or not installed and the suite allows that.
         Skipped = "skipped",
-        /// Neither is shown after all that could be measured. Keeps a run from passing where it may
-        /// be worse.
+        /// Everything that could be measured shows neither. Keeps the run from passing if the case
+        /// may be worse.
         Inconclusive = "inconclusive",
-        /// Planned or in the base, and without a value.
+        /// The case is planned or in the base, and has no value.
         #[default]
         Missing = "missing",
-        /// Shown beyond the threshold, or more slow starts; violated; structure for the worse.
+        /// The change is shown to be a loss beyond the threshold, or more starts are slow; an
+        /// expectation is violated; structure got worse.
         Regressed = "regressed",
         /// A wrong result, a crash, a hang.
         Error = "error",
     }
 }
 
-/// The count of each word, in order.
+/// The number of times that each word occurs.
 pub fn tally(words: impl IntoIterator<Item = Word>) -> BTreeMap<Word, usize> {
     let mut counts = BTreeMap::new();
     for word in words {
@@ -517,7 +527,7 @@ pub fn tally(words: impl IntoIterator<Item = Word>) -> BTreeMap<Word, usize> {
 }
 
 impl Word {
-    /// The same of a case. Nothing is new in a run that is compared with none.
+    /// The word for a case. Without a base nothing is new: such a case is `measured`.
     pub fn of_case(self, compared: bool) -> &'static str {
         match self {
             Word::New if !compared => "measured",
@@ -525,7 +535,7 @@ impl Word {
         }
     }
 
-    /// The same of an expectation.
+    /// The word for an expectation: `met` or `violated`.
     pub fn of_demand(self) -> &'static str {
         match self {
             Word::Same => "met",
@@ -541,20 +551,21 @@ impl Word {
 pub struct MetricRow {
     /// Which.
     pub metric: Metric,
-    /// Median of the base, in nanoseconds or bytes.
+    /// The median of the base, in nanoseconds or bytes.
     pub base: f64,
-    /// Median of the head.
+    /// The median of the head, in the same unit.
     pub head: f64,
-    /// Head against base.
+    /// The head compared with the base.
     #[serde(flatten)]
     pub change: Comparison,
-    /// Why, and what would decide it, where the word alone does not say it.
+    /// The reason for the word, and what would decide an open comparison, where the word alone does
+    /// not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// True where other programs disturbed what it is judged by.
+    /// True where other programs disturbed the values that it is judged by.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub disturbed: bool,
-    /// The number of invocations that were disturbed and left out.
+    /// The number of invocations that were left out because other programs disturbed them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: u32,
     /// The breakdown of the change, if both sides report their operations, calls or parts.
@@ -563,7 +574,7 @@ pub struct MetricRow {
 }
 
 impl MetricRow {
-    /// The same as [`changed`](MetricRow::changed), and where that went, where known.
+    /// [`changed`](MetricRow::changed), followed by the breakdown of the change where it is known.
     pub fn sentence(&self) -> String {
         let account = self.account.as_ref();
         let account = account.map_or(String::new(), |account| format!(": {account}"));
@@ -596,20 +607,22 @@ impl MetricRow {
     }
 }
 
-/// A metric, parameter or part of the structure that the base reports and the head does not:
-/// whether it changed is unknown.
+/// A metric, parameter or part of the structure that the base reports and the head does not, so
+/// that nothing is known of its change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Uncounted {
-    /// `launches`, a figure of them (`local memory`), or the name of a count, metric or parameter.
+    /// `launches`, a figure of a launch (`local memory`), or the name of a count, metric or
+    /// parameter.
     pub name: String,
-    /// The base's figure, where it is one.
+    /// The base's value, where it is a whole number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<u64>,
-    /// Why the head does not tell it, where known.
+    /// Why the head does not report it, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// True if both sides report it and it may be more: `reason` says why it is unknown.
+    /// True if both sides report it and it may have grown; `reason` then says why that is not
+    /// decided.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub inconclusive: bool,
 }
@@ -625,7 +638,7 @@ impl Uncounted {
         }
     }
 
-    /// A figure that both sides report, without a decision if it is more.
+    /// A figure that both sides report, of which it is not decided whether it grew.
     pub fn inconclusive(name: &str, reason: String) -> Uncounted {
         Uncounted {
             inconclusive: true,

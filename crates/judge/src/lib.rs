@@ -1,8 +1,8 @@
-//! The meaning of a run's values: verdict, expectations, causes.
+//! Judges the values of a run: verdict, expectations, causes.
 //!
-//! Pure: values in, values out. Nothing here reads a file, a clock or a device.
-//! [`judge`] reads top to bottom: comparable, complete, structure and metrics, expectations,
-//! verdict. Of a gate it is called after each look: what is open is measured again ([`next`]).
+//! The crate is pure: nothing in it reads a file, a clock or a device. [`judge`] reads top to
+//! bottom: comparability, completeness, structure and metrics, expectations, verdict. A gate calls
+//! it after each look, and measures open cases again ([`next`]).
 
 mod account;
 pub mod axes;
@@ -39,18 +39,18 @@ use regatta_worker::units::{Share, counted};
 use rows::RowInputs;
 use suites::{Demands, demands};
 
-/// Cases to measure again, and how many invocations each has after it.
+/// The cases to measure again, and the number of invocations to reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Next {
     /// The open cases, with those that expectations compare them with.
     pub cases: Vec<CaseId>,
-    /// Invocations that all of these have then.
+    /// The number of invocations that each case has afterwards.
     pub invocations: u32,
 }
 
-/// The cases to measure after so many invocations; `None` if no case is open, or the last look was
-/// taken. Nothing is open of a case that regressed. With `deciding`, a case is open until the first
-/// of these metrics is decided, or a later one shows a change.
+/// The cases to measure again after `invocations` invocations; `None` if no case is open, or the
+/// last look was taken. A case that regressed is not open. With `deciding`, a case is open until
+/// the first of these metrics is decided, or a later one shows a change.
 pub fn next(judgement: &Judgement, invocations: u32, deciding: &[Metric]) -> Option<Next> {
     let is_open = |row: &&Row| match deciding {
         [] => row.is_open(),
@@ -77,10 +77,9 @@ pub fn next(judgement: &Judgement, invocations: u32, deciding: &[Metric]) -> Opt
     Some(Next { cases, invocations })
 }
 
-/// Judges a head by itself, and against a base where there is one.
+/// Judges a head alone, and against a base if there is one.
 ///
-/// The head's suite decides the rules. Every case of either side is in the rows;
-/// nothing that is not there can be forgotten.
+/// The head's suite sets the rules. The cases of both sides have rows, so that none is forgotten.
 pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
     let differences = base.map_or_else(Differences::default, |base| {
         differences(&base.header, &head.header, options.same_suite)
@@ -149,7 +148,7 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
     judgement
 }
 
-/// Sets the verdict. In its first line stands what the head's suite demands less.
+/// Sets the verdict. Its first line also says which demands the head's suite weakens.
 fn conclude(judgement: &mut Judgement, options: &Options) {
     judgement.verdict = verdict::verdict(judgement, options);
     for sentence in judgement.results.iter().chain(&judgement.weaker) {
@@ -157,8 +156,8 @@ fn conclude(judgement: &mut Judgement, options: &Options) {
     }
 }
 
-/// A judgement against a stored run, in which cases that were measured in pairs after it are judged
-/// by those. What was counted once of a call stays as it is.
+/// Replaces rows of a judgement against a stored run by those of cases that were measured in pairs
+/// afterwards. Structure, which is counted once per call, keeps its first result.
 pub fn with_pairs(mut judgement: Judgement, pairs: Judgement, options: &Options) -> Judgement {
     let mut pairs_of: HashMap<CaseId, Row> = HashMap::new();
     pairs_of.extend(pairs.rows.into_iter().map(|row| (row.case.clone(), row)));
@@ -166,7 +165,7 @@ pub fn with_pairs(mut judgement: Judgement, pairs: Judgement, options: &Options)
         let Some(mut of_pairs) = pairs_of.remove(&row.case) else {
             continue;
         };
-        // Pairs that gave no value take nothing back.
+        // Pairs without a value do not replace the first result.
         if of_pairs.metrics.is_empty() && of_pairs.word < row.word {
             let why = of_pairs.reason.as_deref().unwrap_or("not comparable");
             let before = row.reason.take().unwrap_or_default();
@@ -193,7 +192,7 @@ pub fn with_pairs(mut judgement: Judgement, pairs: Judgement, options: &Options)
 
 fn summary(side: &Side) -> SideSummary {
     let header = &side.header;
-    // Open cases are measured more often than planned.
+    // Cases that were open have more invocations than planned.
     let records = side.cases.values();
     let most = records.map(|record| record.invocations.len() as u32).max();
     let most = most.filter(|most| *most > 0);
@@ -215,8 +214,8 @@ fn summary(side: &Side) -> SideSummary {
     }
 }
 
-/// The demands that the head's suite weakens, and that its build made the base, as a sentence. The
-/// head's suite decides, so it stands in the verdict's first line.
+/// A sentence on the demands that the head's suite weakens, and on a base that was built by the
+/// head's `[build]`. The head's suite sets the rules, so the verdict's first line has it.
 fn weaker(demands: &[Mismatch], base: Option<&Side>) -> Option<String> {
     let mut sentences = Vec::new();
     if !demands.is_empty() {
@@ -230,8 +229,8 @@ fn weaker(demands: &[Mismatch], base: Option<&Side>) -> Option<String> {
     (!sentences.is_empty()).then(|| sentences.join("; "))
 }
 
-/// Rows of cases that the suite of the base's revision has and the head's has not, where these
-/// were not measured: missing, unless the policy names them.
+/// Rows of cases that only the suite of the base's revision has, and that were not measured:
+/// missing, unless the policy names them.
 fn left_out(base: &Side, head: &Side, rows: &[Row]) -> Vec<Row> {
     let optional = &head.header.rules.policy.optional;
     if !in_turn(&base.header, &head.header) {
@@ -255,8 +254,9 @@ fn left_out(base: &Side, head: &Side, rows: &[Row]) -> Vec<Row> {
     rows.collect()
 }
 
-/// The smallest change that pairs could have shown, and how often as few starts hide that one in
-/// ten is slow: of a version beside itself, which is measured to learn that.
+/// A note for a version that is compared with itself, which is how the sensitivity is measured: the
+/// smallest change that its pairs could have shown, and the chance that so few starts hide a fault
+/// that slows one start in ten.
 fn detectable(judgement: &Judgement) -> Option<String> {
     let base = judgement.base.as_ref()?;
     if base.label != judgement.head.label {
@@ -276,7 +276,7 @@ fn detectable(judgement: &Judgement) -> Option<String> {
     ))
 }
 
-/// The structure that was not compared, and the expectations that had no times.
+/// A note on structure that was not compared, or on a run in which nothing was timed.
 fn structure_notes(judgement: &Judgement) -> Option<String> {
     if judgement.structure_only {
         let sentence = "only structure was judged; nothing was timed";

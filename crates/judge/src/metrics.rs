@@ -1,8 +1,8 @@
-//! The metrics of a case, compared with the base's by the [rule](super::rule).
+//! Compares the metrics of a case with the base's by the [rule](super::rule).
 //!
-//! An invocation gives one value a metric. Those that other programs disturbed, by the machine's
-//! counters, are left out where five others are there; else all count, and [`decide`] says what
-//! they show.
+//! An invocation gives one value for each metric. Values that other programs disturbed, by the
+//! machine's counters, are left out if five others remain; else all are compared, and [`decide`]
+//! knows that they are disturbed.
 
 use std::cmp::Ordering;
 use std::num::NonZeroU64;
@@ -15,45 +15,47 @@ use regatta_core::record::{CaseRecord, Invocation, RunHeader};
 use regatta_core::suite::{Metric, Policy};
 use regatta_worker::units::{Ratio, Share, counted};
 
-/// More pairs than these are not asked for: they would hardly help.
+/// The largest number of pairs that a reason asks for: more would hardly help.
 const MAX_ASKED: f64 = 200.0;
 
-/// A call whose CPU time is less than this part of the time that passes waits for something but a
-/// core: a lock, a device, a timer. CPU time says nothing about that.
+/// The share of the wall-clock time below which a call's CPU time means that it waits for something
+/// other than a core: a lock, a device, a timer. CPU time says nothing about such waits.
 const COMPUTES: f64 = 0.8;
 
 /// The value of a metric in one invocation.
 #[derive(Clone, Copy)]
 pub struct Value {
-    /// Which invocation.
+    /// The number of the invocation.
     number: u32,
-    /// The natural logarithm.
+    /// The natural logarithm of the value.
     log: f64,
-    /// That of the ratio to the base's samples, where these were taken in turn.
+    /// The logarithm of the ratio to the base's samples, if the two sides' samples were taken in
+    /// turns.
     ratio: Option<f64>,
-    /// True where other programs disturbed it.
+    /// True where other programs disturbed the value.
     disturbed: bool,
 }
 
-/// The values that two sides are compared by.
+/// The values by which two sides are compared.
 pub struct ComparedValues {
-    /// The base's, natural logarithms.
+    /// The natural logarithms of the base's values.
     pub base: Vec<f64>,
-    /// The head's.
+    /// The natural logarithms of the head's values.
     pub head: Vec<f64>,
-    /// Values of the base and of the head that were disturbed; of pairs, those of which either was.
+    /// The numbers of disturbed values of base and head; for pairs, of pairs in which either value
+    /// was disturbed.
     pub disturbed: [usize; 2],
-    /// Values that were not, of the side with fewer of them.
+    /// The number of undisturbed values, of the side that has fewer.
     pub quiet: usize,
-    /// True where an invocation of one side belongs to one of the other.
+    /// True where each value of one side is paired with one of the other.
     pub paired: bool,
     /// True where the samples of each pair were taken in turns.
     pub in_turns: bool,
 }
 
 impl ComparedValues {
-    /// Leaves out what was disturbed, where enough others are there. Of pairs those count that
-    /// both sides have, and each as a whole.
+    /// Leaves disturbed values out if enough others remain. In pairs, only invocations of both
+    /// sides count, and a pair is left out as a whole.
     pub fn new(mut base: Vec<Value>, mut head: Vec<Value>, paired: bool) -> ComparedValues {
         let in_turns = paired && head.iter().all(|one| one.ratio.is_some());
         if paired {
@@ -100,12 +102,12 @@ impl ComparedValues {
         }
     }
 
-    /// Values that count of the side with fewer of them.
+    /// The number of compared values, of the side that has fewer.
     pub fn pairs(&self) -> usize {
         self.base.len().min(self.head.len())
     }
 
-    /// True where values count that were disturbed.
+    /// True where disturbed values are compared.
     pub fn are_disturbed(&self) -> bool {
         self.quiet < FEWEST && self.disturbed != [0, 0]
     }
@@ -120,8 +122,8 @@ impl ComparedValues {
     }
 }
 
-/// Compares a metric of a case; `None` where a side has no value. `day` is what may lie between the
-/// sides beside the code.
+/// Compares a metric of a case; `None` where a side has no value. `day` is the day-to-day allowance
+/// between the sides.
 pub fn metric_row(
     metric: Metric,
     day: Share,
@@ -150,7 +152,7 @@ pub fn metric_row(
     let decision = decide(&values.observed(records, cpu.as_ref()), &terms)?;
     let mut change = decision.comparison;
     let mut reason = values.reason(&decision, &terms, Ratio::ONE);
-    // More of the head show nothing beside a stored base that is too small.
+    // If the stored base has too few values, more values of the head do not help.
     let helps = sides.paired || values.base.len() >= FEWEST && values.head.len() < max_pairs();
     if !sides.paired && values.base.len() < FEWEST && change.word == Word::Inconclusive {
         let base = counted(values.base.len(), "invocation");
@@ -160,7 +162,7 @@ pub fn metric_row(
         ));
     }
     change.open &= helps && (metric == Metric::Device || change.may_be_worse);
-    // Load only adds: a value below the least change cannot have grown by it.
+    // Load only slows, so a value below the least change cannot have grown by it.
     let small = head
         .values(metric)
         .all(|value| value <= metric.least_change());
@@ -169,7 +171,7 @@ pub fn metric_row(
         (change.may_be_worse, change.open) = (false, false);
     }
     if metric == Metric::CpuTime {
-        // It explains; only in place of another metric does it decide.
+        // CPU time only explains, unless it decides in place of another metric.
         (change.may_be_worse, change.open) = (false, false);
     }
     if metric == Metric::Device
@@ -191,8 +193,7 @@ pub fn metric_row(
 }
 
 impl ComparedValues {
-    /// The values as they are judged, beside CPU time of both sides where it can decide in their
-    /// place.
+    /// The values for [`decide`], with the CPU time of both sides if it can decide in their place.
     pub fn observed<'a>(
         &'a self,
         (base, head): (&CaseRecord, &CaseRecord),
@@ -214,8 +215,8 @@ impl ComparedValues {
         }
     }
 
-    /// Why the word is what it is, and what would decide it, where the word alone does not say it. A
-    /// head that takes `by` times as long was compared.
+    /// The reason for the word, and what would decide an open comparison, where the word alone does
+    /// not say it. `by` scales the change in the text: the compared head values were divided by it.
     pub fn reason(&self, decision: &Decision, terms: &Terms, by: Ratio) -> Option<String> {
         let (comparison, starts) = (&decision.comparison, &decision.slow_starts);
         let shown = comparison.scaled(by);
@@ -275,7 +276,8 @@ impl ComparedValues {
         } else if comparison.open {
             reason + &format!("; {what}s may decide")
         } else {
-            // As many would do, without slow starts, waits or threads that differ.
+            // The present number would suffice; slow starts, waits or different threads keep it
+            // open.
             reason
         }
     }
@@ -290,7 +292,7 @@ fn slow(starts: &SlowStarts) -> String {
     )
 }
 
-/// Metrics that the base has, and the head has not, or has in fewer of its invocations where each of
+/// The metrics that the base has and the head lacks, or lacks in some invocations although each of
 /// the base has them.
 pub fn vanished(
     (base, head): (&CaseRecord, &CaseRecord),
@@ -316,9 +318,9 @@ pub fn vanished(
     })
 }
 
-/// The smallest relative change that counts. Resident memory of a process on a CPU holds its
-/// interpreter, its libraries and what each thread works on: a tenth of it explains, and twice as
-/// much fails, unless the suite says otherwise.
+/// The smallest relative change that counts. The resident memory of a process on a CPU contains its
+/// interpreter, its libraries and the buffers of each thread. So a growth by a tenth only explains,
+/// and a doubling fails, unless the suite sets its own threshold.
 fn share_of(metric: Metric, head: &CaseRecord, policy: &Policy) -> Share {
     let share = policy.threshold_of(metric);
     let is_resident = metric == Metric::PeakMemory && has_cpu_time(head);
@@ -332,14 +334,14 @@ fn share_of(metric: Metric, head: &CaseRecord, policy: &Policy) -> Share {
 /// The smallest relative change of resident memory that counts.
 const RESIDENT: Share = Share(1.0);
 
-/// The smallest change that counts, a difference of logarithms: the relative one, or what the
-/// least amount is of the base.
+/// The smallest change that counts, as a difference of logarithms: the larger of the relative
+/// change and of the least amount over the base.
 fn threshold(share: Share, least: f64, base: f64) -> f64 {
     share.0.ln_1p().max((least / base).ln_1p())
 }
 
-/// The least change that counts: of device time on a GPU a step of its clock. Kernels of 1 µs differ
-/// by several such steps from one process to the next.
+/// The least absolute change that counts. For device time on a GPU it is at least a step of the
+/// clock: kernels of 1 µs differ by several steps from one process to the next.
 fn least_change(metric: Metric, head: &CaseRecord) -> f64 {
     if metric == Metric::Device && !has_cpu_time(head) {
         metric.least_change().max(GPU_CLOCK_STEP_NS)
@@ -348,16 +350,16 @@ fn least_change(metric: Metric, head: &CaseRecord) -> f64 {
     }
 }
 
-/// True for a case on a processor, whose worker reports CPU time; a GPU's worker has none.
+/// True for a case on a CPU, whose worker reports CPU time; a GPU's worker does not.
 fn has_cpu_time(record: &CaseRecord) -> bool {
     record.values(Metric::CpuTime).next().is_some()
 }
 
-/// Device times of an H100 and an H200 are multiples of it.
+/// The step of the device clock: times on an H100 and an H200 are multiples of it.
 const GPU_CLOCK_STEP_NS: f64 = 32.0;
 
-/// The values of a record's invocations; of host time the ratio to the reference operation with
-/// `by_reference`. `disturbed_by` is the metric whose load counts.
+/// The values of a record's invocations. With `by_reference`, host time is divided by that of the
+/// reference operation. `disturbed_by` is the metric whose disturbance marks a value.
 pub fn values_of(
     record: &CaseRecord,
     metric: Metric,
@@ -398,7 +400,7 @@ fn values(
         timed.all(|one| one.values.get(metric).is_none() || one.host_ratio.is_some())
     };
     let by_reference = metric == Metric::Host && known(base) && known(head);
-    // Under load a call takes more CPU time too: caches are shared.
+    // Load also raises the CPU time of a call, because caches are shared.
     let disturbed_by = match metric {
         Metric::CpuTime if !paired => Metric::Device,
         metric => metric,
@@ -418,25 +420,25 @@ fn values(
     ComparedValues::new(values(base), of_head, paired)
 }
 
-/// The tasks that a call of the worker's own kernels is cut into, where it counts them.
+/// The number of tasks into which our own kernels divide a call, where the worker counts them.
 fn tasks(record: &CaseRecord) -> Option<u64> {
     record.structure.as_ref()?.counts.get("tasks").copied()
 }
 
-/// The threads that got CPU time in a call: the median over invocations.
+/// The number of threads that used CPU time in a call: the median over invocations.
 fn threads(record: &CaseRecord) -> Option<u64> {
     let threads = record.median_of(|one| one.threads.map(f64::from))?;
     Some(threads.round() as u64)
 }
 
-/// True where both sides ran as many tasks, or on as many threads. CPU time compares the work of two
-/// calls, and not how many cores share it.
+/// True where both sides ran the same number of tasks, or used the same number of threads. CPU time
+/// compares the work of two calls, not the number of cores that share it.
 fn same_threads(base: &CaseRecord, head: &CaseRecord) -> bool {
     let known = |record| tasks(record).or(threads(record)).is_some();
     known(base) && known(head) && compare_threads(base, head) == Ordering::Equal
 }
 
-/// Compares the head's number of tasks and threads with the base's; equal if unknown.
+/// Compares the head's number of tasks with the base's, or else of threads; equal if unknown.
 fn compare_threads(base: &CaseRecord, head: &CaseRecord) -> Ordering {
     let compared = |count: fn(&CaseRecord) -> Option<u64>| Some(count(head)?.cmp(&count(base)?));
     compared(tasks)
@@ -451,13 +453,13 @@ fn other_threads(base: &CaseRecord, head: &CaseRecord) -> Option<String> {
     (base != head).then(|| format!("on {head} {plural} in place of {base}"))
 }
 
-/// True where waits for a core are not in the values of any invocation.
+/// True where the worker subtracted waits for a core in every invocation.
 fn takes_waits_out(record: &CaseRecord) -> bool {
     record.invocations.iter().all(|one| one.waits_taken_out)
 }
 
-/// False for a call that waits for something but a core, as far as that is known: its CPU time is
-/// much less than the time that passes without those waits.
+/// False for a call that waits for something other than a core, as far as known: its CPU time is
+/// much less than its wall-clock time without waits for cores.
 pub fn computes(record: &CaseRecord) -> bool {
     let Some(cpu) = record
         .median(Metric::CpuTime)
@@ -469,9 +471,9 @@ pub fn computes(record: &CaseRecord) -> bool {
     device.is_none_or(|device| cpu >= COMPUTES * device)
 }
 
-/// By how much a call of the head takes longer than one of the base for the same CPU time, as a
-/// logarithm: of tasks that are alike, the busiest of the machine's cores has a whole number.
-/// `None` where neither threads are as many nor tasks and cores are known.
+/// The growth of a call's time at equal CPU time, as a logarithm. Tasks of equal size are whole:
+/// the busiest core has `ceil(tasks / cores)` of them. `None` unless both sides have the same
+/// number of threads, or tasks and cores are known.
 pub fn longer_by_tasks(header: &RunHeader, base: &CaseRecord, head: &CaseRecord) -> Option<f64> {
     if same_threads(base, head) {
         return Some(0.0);

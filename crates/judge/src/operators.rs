@@ -1,4 +1,4 @@
-//! The reference that the results of declared operators were compared with.
+//! The references that the results of declared operators were compared with.
 
 use std::collections::BTreeSet;
 
@@ -8,15 +8,16 @@ use regatta_worker::case::Dtype;
 use regatta_worker::joined::Joined;
 use regatta_worker::operator::{Operator, Output, Tolerance};
 
-/// A verdict names so many operators with a reference; of more it has the number.
+/// The largest number of operators with a reference that a verdict names; of more it gives the
+/// number.
 const MAX_NAMED: usize = 2;
 
-/// A sentence on the results of each declared operator of the head's cases; `None` where all cases
-/// are the native operator's.
+/// A sentence on what the results of each declared operator were compared with; `None` if all cases
+/// are the built-in operator's.
 pub(super) fn results(base: Option<&Side>, head: &Side) -> Option<String> {
     let cases = head.header.plan.iter().filter_map(|id| id.case().ok());
     let paired = base.is_some_and(|base| in_turn(&base.header, &head.header));
-    // Each call of a script is checked or not, and counted by `conditions`.
+    // Calls of a script are reported by `conditions`, one by one.
     let cases = cases.filter(|case| paired || !case.problem.is_call());
     let names = cases.filter_map(|case| Some(case.problem.declared()?.operator.clone()));
     let names: BTreeSet<String> = names.collect();
@@ -66,7 +67,7 @@ pub(super) fn results(base: Option<&Side>, head: &Side) -> Option<String> {
     (!each.is_empty()).then(|| each.join("; "))
 }
 
-/// Adds what differs in the operators that both sides declare.
+/// Adds differences of the operators that both sides declare.
 pub(super) fn demands(demands: &mut Demands, base: &RunHeader, head: &RunHeader) {
     for (name, was) in &base.operators {
         let Some(is) = head.operators.get(name) else {

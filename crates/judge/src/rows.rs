@@ -1,4 +1,4 @@
-//! One row a case, from both sides.
+//! Makes a row for each case, from both sides.
 
 use std::cmp::Ordering;
 use std::iter;
@@ -29,16 +29,16 @@ pub struct RowInputs<'a> {
     pub comparable: bool,
     /// True if structures may be compared.
     pub structure: bool,
-    /// Soft differences between the two.
+    /// The soft differences between the sides.
     pub soft: &'a [Mismatch],
-    /// True where they were measured in pairs.
+    /// True where the sides were measured in pairs.
     pub paired: bool,
     /// True where no more invocations follow.
     pub last: bool,
 }
 
-/// Makes the rows, sorted by id. Where the sides cannot be compared, only the head's cases have
-/// one: the base's times stand beside them, and nothing is said of them.
+/// Makes the rows, sorted by id. If the sides cannot be compared, only the head's cases have a row,
+/// with the base's times beside them and no verdict on the change.
 pub fn rows(sides: &RowInputs) -> Vec<Row> {
     let base = sides.base.filter(|_| sides.comparable);
     let error = sides.share_of_error(base);
@@ -70,8 +70,8 @@ impl RowInputs<'_> {
         &self.head.header.rules.policy
     }
 
-    /// One comparison's share of the gate's error. It is shared by cases, metrics and looks, of
-    /// the plan: a later comparison of the files says the same.
+    /// One comparison's share of the gate's error, which is divided by cases, metrics and looks. It
+    /// is computed from the plan, so that a later comparison of the files gives the same result.
     fn share_of_error(&self, base: Option<&Side>) -> f64 {
         let header = &self.head.header;
         let has = |side: &Side, metric: Metric| {
@@ -80,7 +80,7 @@ impl RowInputs<'_> {
         };
         let metrics = Metric::ALL.into_iter().filter(|&metric| {
             let both = has(self.head, metric) && base.is_some_and(|base| has(base, metric));
-            // CPU time decides in place of another metric alone.
+            // CPU time decides only in place of another metric, and needs no share.
             metric != Metric::CpuTime && !self.policy().ignores(metric) && both
         });
         let cases = header.pairing.as_ref().and_then(|pairing| pairing.cases);
@@ -120,9 +120,10 @@ fn row(sides: &RowInputs, id: &CaseId, (before, after): RecordPair, error: f64) 
         }
         Err((word, reason, fault)) => {
             (row.word, row.reason, row.fault) = (word, reason, fault);
-            // `optional` names what may be absent or fail, and never what may be wrong.
+            // `optional` allows a case to be absent or to fail, and never a wrong result.
             let wrong = fault == Some(Fault::WrongResult);
-            // One that fails after it was measured would hide what its times showed.
+            // A case that fails after it was measured is not excused, since that would hide its
+            // times.
             let absent = after.is_none_or(|head| head.invocations.is_empty());
             let excused = row.allowed && absent && !wrong;
             if excused && matches!(word, Word::Error | Word::Missing) {
@@ -133,7 +134,7 @@ fn row(sides: &RowInputs, id: &CaseId, (before, after): RecordPair, error: f64) 
     row
 }
 
-/// The gravest word of the metrics and of the structure, with its reason.
+/// Sets the most severe word of the metrics and of the structure, with its reason.
 fn conclude(row: &mut Row) {
     if let Some(first) = row.first_metric() {
         let reason = first.reason.as_ref().map(|reason| match first.metric {
@@ -150,7 +151,7 @@ fn conclude(row: &mut Row) {
     by_structure(row);
 }
 
-/// Changes a row's verdict if its structure got worse or is missing.
+/// Raises a row's word if its structure got worse or is missing.
 pub fn by_structure(row: &mut Row) {
     if row.fails_by_structure() {
         row.word = row.word.max(Word::Regressed);
@@ -200,7 +201,7 @@ fn metrics(
     rows
 }
 
-/// `CPU time +9.3 % [+8.1 %, +10.4 %]`, where it moved and the device time did otherwise.
+/// `CPU time +9.3 % [+8.1 %, +10.4 %]`, if it changed and the device time did not change likewise.
 fn cpu_time_beside(rows: &[MetricRow]) -> Option<String> {
     let find = |metric| Some(rows.iter().find(|row| row.metric == metric)?.change);
     let (device, cpu) = (find(Metric::Device)?, find(Metric::CpuTime)?);
@@ -209,8 +210,8 @@ fn cpu_time_beside(rows: &[MetricRow]) -> Option<String> {
     (is_beside && device.word != Word::Inconclusive).then(|| format!("CPU time {cpu}"))
 }
 
-/// Finds why a row is what it is: of its device time, or of the first metric that regressed where
-/// that did not. Nothing is the cause of what did not change.
+/// Finds the causes of a row's change of device time or, if that did not change, of the first
+/// metric that regressed. Without a change, only structural findings are kept.
 fn explain(sides: &RowInputs, row: &mut Row, (base, head): (&CaseRecord, &CaseRecord)) {
     let device = row.metric(Metric::Device);
     let has_moved = device.is_some_and(|device| device.change.has_moved());
@@ -246,7 +247,7 @@ fn explain(sides: &RowInputs, row: &mut Row, (base, head): (&CaseRecord, &CaseRe
         restructured: row.structure.as_ref().map(|changes| !changes.is_empty()),
     });
     if !has_moved && other.is_none() {
-        // Nothing is the account of what did not change.
+        // A time that did not change has no account.
         found.retain(|finding| finding.cause.is_structural());
         found.iter_mut().for_each(|finding| finding.share = None);
     } else if let Some(row_metric) = row
@@ -259,8 +260,7 @@ fn explain(sides: &RowInputs, row: &mut Row, (base, head): (&CaseRecord, &CaseRe
     row.findings = found;
 }
 
-/// The structures to compare, if both sides were measured on devices that
-/// are alike.
+/// The structures to compare, if both sides were measured on comparable devices.
 fn structures<'a>(
     sides: &'a RowInputs,
     id: &CaseId,
@@ -278,9 +278,9 @@ fn structures<'a>(
     })
 }
 
-/// Versions in which the worker of a case differs.
+/// The versions of a case's worker that differ.
 fn versions<'a>(soft: &'a [Mismatch], id: &CaseId) -> Vec<&'a Mismatch> {
-    // Most sides differ in nothing, and an id takes long to read.
+    // Parsing an id is slow, and most sides do not differ at all.
     if soft.is_empty() {
         return Vec::new();
     }
@@ -309,7 +309,7 @@ fn timing(case: Option<&Case>, record: &CaseRecord, operators: &Operators) -> Op
         tflops: problem
             .and_then(|problem| problem.flops(operators))
             .map(|flops| Rate::of_work(flops, median_ns)),
-        // Bytes over nanoseconds are 1e9 a second.
+        // A byte per nanosecond is 1e9 bytes per second.
         gbps: problem
             .and_then(|problem| problem.bytes(operators))
             .map(|bytes| bytes / median_ns.0),

@@ -1,18 +1,20 @@
-//! The rule that compares one metric of one case: exact ranks of what each invocation gave.
+//! The rule that compares one metric of one case, by exact ranks of the invocations' values.
 //!
 //! An invocation gives one value. All differences between the head's values and the base's are
-//! sorted; of values measured in pairs, so are the means of each two pairs' differences. The
-//! middle one is the estimate. The interval leaves 5 % out at each end, by the exact distribution
-//! of Mann and Whitney's U (Annals of Mathematical Statistics 18, 1947), or of Wilcoxon's signed
-//! ranks (Biometrics Bulletin 1, 1945) for pairs, or of signs for pairs that took turns; the narrowest
-//! decides. Nothing is subtracted from a value and no distribution is assumed.
+//! sorted; for pairs, also the means of every two pairs' differences. The median of the sorted
+//! values is the estimate. The interval leaves out 5 % at each end, by the exact distribution of
+//! Mann and Whitney's U (Annals of Mathematical Statistics 18, 1947); for pairs also of Wilcoxon's
+//! signed ranks (Biometrics Bulletin 1, 1945), and for pairs that took turns also of signs. The
+//! narrowest of these intervals is used. Nothing is subtracted from a value and no distribution is
+//! assumed.
 //!
-//! A case *regressed* if the interval lies beyond the threshold and the ends that leave out only
-//! this comparison's share of the gate's error show a change at all; or if the two sides lie so
-//! far apart that no test is needed; or if more of the head's starts are slow (Fisher's exact
-//! test). It *improved* if the interval lies beyond the threshold on the other side, at an error of
-//! 1 % for each case. It is the *same* if the interval lies within the threshold. All else is open,
-//! and is measured again. How often this is wrong, and what it detects: `rule/tests.rs`.
+//! A case *regressed* if the interval lies beyond the threshold, and the interval at only this
+//! comparison's share of the gate's error still excludes no change. It also regressed if the two
+//! sides lie so far apart that no test is needed, or if more of the head's starts are slow
+//! (Fisher's exact test). It *improved* if the interval lies beyond the threshold on the other
+//! side, at an error of 1 % for each case. It is the *same* if the interval lies within the
+//! threshold. Any other case is open, and is measured again. The error rates and the power of the
+//! rule: `rule/tests.rs`.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex};
@@ -22,57 +24,59 @@ use regatta_core::metric::walsh_averages;
 use regatta_worker::units::{Ratio, Share};
 use statrs::distribution::{ContinuousCDF, Normal};
 
-/// Numbers of pairs, or of invocations of the head, after which the rule looks.
+/// The numbers of pairs, or of invocations of the head, after which the rule is applied.
 pub const LOOKS: [u32; 5] = [5, 10, 15, 25, 35];
 
-/// Looks at which an interval may be called at a share of the gate's error: with five pairs all
-/// that can happen by chance is likelier than that.
+/// The number of looks that can call an interval at a share of the gate's error. The first is not
+/// among them: any result of five pairs is likelier by chance than that.
 pub const LOOKS_THAT_CALL: usize = LOOKS.len() - 1;
 
-/// The probability that a gate of unchanged code calls anything.
+/// The probability that a gate calls a regression although the code did not change.
 pub const GATE_ERROR: f64 = 0.002;
 
-/// The part that the printed interval leaves out at each end: it is a 90 % interval.
+/// The probability left out at each end of the printed interval, which is a 90 % interval.
 const END: f64 = 0.05;
 
-/// The same for one comparison that is called an improvement: it turns no gate red.
+/// The error probability at which one comparison is called an improvement. It is larger, because an
+/// improvement turns no gate red.
 pub const IMPROVED: f64 = 0.01;
 
-/// Sides need no test where they lie this many times the wider side's range apart, beyond the
-/// threshold.
+/// Two sides need no test if the gap between them exceeds the threshold by this many times the
+/// wider side's range.
 const MIN_GAP_RANGES: f64 = 4.0;
 
-/// The chance, at most, with which two sides of one code may lie apart for no test to be needed.
+/// The largest probability that two sides of the same code lie apart by chance, at which no test is
+/// needed.
 const BY_CHANCE: f64 = 1e-4;
 
-/// A start is slow if it takes this many times the base's median, beyond the threshold.
+/// A start is slow if it takes this many times the base's median, plus the threshold.
 const SLOW_START: f64 = 1.25;
 
-/// The chance below which more slow starts of the head are likely not chance.
+/// The probability below which more slow starts of the head are not put down to chance.
 const LIKELY: f64 = END;
 
-/// The same where the base has none, by the number of its starts: few starts show little, so that
-/// what they leave possible counts.
+/// The same probability if the base has no slow start, by the least number of the base's starts.
+/// Few starts show little, so a larger probability suffices.
 const LIKELY_NEW: [(usize, f64); 2] = [(25, 0.125), (0, 0.5)];
 
-/// The fewest invocations a side that an interval is trusted on.
+/// The fewest invocations of each side for an interval.
 pub const FEWEST: usize = 5;
 
-/// From so many values on in all, the normal approximation of U is used: it is off by less than
-/// a percent where decisions are made.
+/// The largest number of values on both sides together for which U is counted exactly. Beyond it,
+/// the normal approximation is off by less than a percent where decisions are made.
 pub const EXACT_LIMIT: usize = 120;
 
-/// Values of one metric of one case, one an invocation: natural logarithms.
+/// The values of one metric of one case, one for each invocation, as natural logarithms.
 #[derive(Clone, Copy, Debug)]
 pub struct BothSides<'a> {
-    /// The base's.
+    /// The base's values.
     pub base: &'a [f64],
-    /// The head's.
+    /// The head's values.
     pub head: &'a [f64],
-    /// True if `base[i]` and `head[i]` were measured beside each other.
+    /// True if `base[i]` and `head[i]` were measured as a pair.
     pub paired: bool,
-    /// True if they took turns in that, so that what the machine did is in both: whether a start is
-    /// slow, its pair tells.
+    /// True if the samples of each pair were taken in turns, so that effects of the machine are in
+    /// both. A start is then slow in comparison with its pair.
     pub in_turns: bool,
 }
 
@@ -91,20 +95,21 @@ impl<'a> BothSides<'a> {
 /// The terms of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// The smallest change that counts, a difference of logarithms.
+    /// The smallest change that counts, as a difference of logarithms.
     pub threshold: f64,
-    /// The day-to-day allowance between base and head, a difference of logarithms; 0 for pairs.
+    /// The day-to-day allowance between base and head, as a difference of logarithms; 0 for pairs.
     pub day: f64,
     /// This comparison's share of [`GATE_ERROR`].
     pub error: f64,
-    /// The error at which this comparison is called an improvement: its share as well, or [`IMPROVED`].
+    /// The error probability at which this comparison is called an improvement: its share, or
+    /// [`IMPROVED`].
     pub error_of_improved: f64,
     /// True if no more invocations follow.
     pub last: bool,
 }
 
 impl Terms {
-    /// Those of a last look, where no day lies between the sides.
+    /// The terms of a last look, without a day-to-day allowance.
     pub fn last(threshold: f64, error: f64) -> Terms {
         Terms {
             threshold,
@@ -116,30 +121,29 @@ impl Terms {
     }
 }
 
-/// Invocations that take far longer than the base's median: how many there are of how many, and
-/// how much they cost.
+/// The invocations that take far longer than the base's median: their numbers and their cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SlowStarts {
-    /// Slow invocations of the base, and all of them.
+    /// The number of slow invocations of the base, and of all its invocations.
     pub base: (usize, usize),
-    /// The same of the head.
+    /// The number of slow invocations of the head, and of all its invocations.
     pub head: (usize, usize),
-    /// The median of the head's slow ones, in medians of the base.
+    /// The median of the head's slow invocations, as a multiple of the base's median.
     pub times: f64,
-    /// True if more of the head's are slow than chance explains, and they cost more than the
-    /// threshold: the case may be worse.
+    /// True if more of the head's invocations are slow than chance explains, and they cost more
+    /// than the threshold, so that the case may be worse.
     pub likely: bool,
 }
 
-/// A way to order the differences of two sides.
+/// A statistic on the differences between two sides.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Ranks {
-    /// Mann and Whitney: each value of the head with each of the base.
+    /// Mann and Whitney: differences of each value of the head and each of the base.
     All { base: usize, head: usize },
-    /// Wilcoxon: the mean of each two pairs' differences.
+    /// Wilcoxon: the means of every two pairs' differences.
     Pairs(usize),
-    /// The sign test: the difference of each pair. Where a third of the pairs has a slow start on one
-    /// side, the middle of the others still shows.
+    /// The sign test: the difference of each pair. If a third of the pairs have a slow start on one
+    /// side, the median still shows the change of the others.
     Signs(usize),
 }
 
@@ -177,7 +181,7 @@ pub fn compare(sides: BothSides<'_>, terms: Terms) -> Option<(Comparison, SlowSt
         views.push((Ranks::Signs(base.len()), each));
     }
 
-    // The widest interval is the one that a repetition can be expected to show.
+    // `half_width` is that of the widest interval, which a repetition can be expected to reach.
     let (mut change, mut low, mut high) = (0.0, f64::NEG_INFINITY, f64::INFINITY);
     let mut half_width = 0.0;
     let fewest = base.len().min(head.len());
@@ -205,7 +209,7 @@ pub fn compare(sides: BothSides<'_>, terms: Terms) -> Option<(Comparison, SlowSt
     };
     let few = fewest < FEWEST || !last && by_chance(base.len(), head.len()) > BY_CHANCE;
     let apart = if few {
-        // Two pairs have to differ by 32 times, and five by four if more can follow.
+        // Two pairs must differ by a factor of 32, and five by a factor of four if more can follow.
         apart.max((7 - fewest.min(FEWEST)) as f64 * std::f64::consts::LN_2)
     } else {
         apart
@@ -258,19 +262,20 @@ pub fn compare(sides: BothSides<'_>, terms: Terms) -> Option<(Comparison, SlowSt
     Some((comparison, slow))
 }
 
-/// The chance that all starts of one side are slow and none of the other, where each start is with
-/// the share that makes that most likely: a tuner that chooses one of two kernels at random.
+/// The probability that all starts of one side are slow and none of the other, for the share of
+/// slow starts that makes this most likely. A tuner that chooses one of two kernels at random does
+/// that.
 fn by_chance(base: usize, head: usize) -> f64 {
     let share = head as f64 / (base + head) as f64;
     share.powi(head as i32) * (1.0 - share).powi(base as i32)
 }
 
-/// Counts the slow starts of both sides: of pairs that took turns, those that are slow beside the
-/// other side's start. Gives the chance of as many on the head's if the sides
+/// Counts the slow starts of both sides. In pairs that took turns, a start is compared with the
+/// other side's. Also returns the probability of at least as many on the head's side if the sides
 /// do not differ.
 fn slow_starts(sides: BothSides<'_>, threshold: f64) -> (SlowStarts, f64) {
     let limit = SLOW_START.ln() + threshold;
-    // Most sides have none.
+    // Most sides have no slow start.
     let slow = |values: &[f64], above_usual: &dyn Fn(f64) -> f64| -> Vec<f64> {
         let above = values.iter().map(|value| above_usual(*value));
         above.filter(|above| *above > limit).map(f64::exp).collect()
@@ -316,13 +321,13 @@ fn slow_starts(sides: BothSides<'_>, threshold: f64) -> (SlowStarts, f64) {
     (counted, chance)
 }
 
-/// The number of pairs at the next look after so many; `None` after the last.
+/// The number of pairs at the next look after `pairs`; `None` after the last.
 pub fn next_look(pairs: u32) -> Option<u32> {
     LOOKS.into_iter().find(|look| *look > pairs)
 }
 
-/// By how much the head's values lie above the base's, which are known to differ: the middle of all
-/// differences, and its 90 % interval.
+/// The ratio of two sides that are known to differ: the median of all differences, with its 90 %
+/// interval.
 pub fn shift(sides: BothSides<'_>, threshold: Share) -> Option<Comparison> {
     let BothSides { base, head, .. } = sides;
     if base.is_empty() || head.is_empty() {
@@ -341,14 +346,14 @@ pub fn shift(sides: BothSides<'_>, threshold: Share) -> Option<Comparison> {
 }
 
 impl SlowStarts {
-    /// True where some starts are slow beside the change itself, which the other starts do not show.
+    /// True if slow starts take clearly longer than the change itself, which the other starts show.
     pub fn are_slower_than(&self, change: Ratio) -> bool {
         self.likely && self.times > SLOW_START * change.0
     }
 }
 
-/// The pairs in all that would decide, if the estimate and the spread stay: more by the square of
-/// how often the interval's half has to fit between the estimate and the threshold.
+/// The total number of pairs that would decide, if estimate and spread stay. It grows with the
+/// square of the interval's half width over the distance between the estimate and the threshold.
 pub fn needed_pairs(comparison: &Comparison, terms: &Terms, pairs: usize) -> f64 {
     let change = comparison.ratio.0.ln().abs();
     let room = (terms.threshold - change).abs();
@@ -367,7 +372,7 @@ pub fn needed_pairs(comparison: &Comparison, terms: &Terms, pairs: usize) -> f64
     narrow.max(fewest as f64)
 }
 
-/// Pairs after which two sides that do not overlap are shown to differ.
+/// The number of pairs after which two sides without overlap are shown to differ.
 fn fewest_to_show(error: f64) -> usize {
     let shown = |pairs: &usize| {
         let ranks = Ranks::All {
@@ -380,8 +385,8 @@ fn fewest_to_show(error: f64) -> usize {
 }
 
 impl Ranks {
-    /// The ends of `sorted` that leave `error` out at each side; infinite where so few values
-    /// have none.
+    /// The values of `sorted` that leave out `error` at each end; infinite if there are too few
+    /// values.
     fn interval(self, sorted: &[f64], error: f64) -> (f64, f64) {
         match self.skipped(error) {
             Some(skipped) => (sorted[skipped], sorted[sorted.len() - 1 - skipped]),
@@ -397,7 +402,7 @@ impl Ranks {
         if let Some(known_limit) = KNOWN.lock().ok().and_then(|known| known.get(&key).copied()) {
             return known_limit;
         }
-        // Sums of probabilities carry an error of rounding.
+        // Sums of probabilities have rounding errors.
         let limit = error * (1.0 + 1e-12);
         let skipped = self.lower_tails().take_while(|tail| *tail <= limit).count();
         let known_limit = skipped.checked_sub(1);
@@ -431,8 +436,9 @@ impl Ranks {
     }
 }
 
-/// In how many ways U of `n` against `m` values is 0, 1, ..., n m: the coefficients of the
-/// Gaussian binomial, by `∏ (1 - q^(n+i)) / (1 - q^i)`, each partial product whole.
+/// The number of orders of `n` and `m` values in which U is 0, 1, ..., n m: the coefficients of the
+/// Gaussian binomial, by `∏ (1 - q^(n+i)) / (1 - q^i)`. Each partial product has whole
+/// coefficients.
 fn mann_whitney_ways(n: usize, m: usize) -> Vec<f64> {
     let longest = n * m + 1;
     let mut ways = vec![0_i128; longest];
@@ -448,7 +454,8 @@ fn mann_whitney_ways(n: usize, m: usize) -> Vec<f64> {
     ways.into_iter().map(|ways| ways as f64).collect()
 }
 
-/// In how many ways signed ranks of `n` differences add up to 0, 1, ...: each rank counts or not.
+/// The number of choices of signs for which the positive ranks of `n` differences add up to 0, 1,
+/// ...
 fn signed_rank_ways(n: usize) -> Vec<f64> {
     let mut ways = vec![0.0; n * (n + 1) / 2 + 1];
     ways[0] = 1.0;
@@ -460,7 +467,7 @@ fn signed_rank_ways(n: usize) -> Vec<f64> {
     ways
 }
 
-/// In how many ways 0, 1, ... of `n` differences are positive.
+/// The number of choices of signs for which 0, 1, ... of `n` differences are positive.
 fn sign_ways(n: usize) -> Vec<f64> {
     let mut ways = vec![1.0];
     for positive in 1..=n {
@@ -501,8 +508,8 @@ fn pair_differences(base: &[f64], head: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// Sorts as `f64::total_cmp` orders, by the whole numbers that it compares: a judgement sorts a few
-/// values a million times.
+/// Sorts in the order of `f64::total_cmp`, by the integers that it compares, which is faster: a
+/// judgement sorts short lists a million times.
 fn sorted(values: Vec<f64>) -> Vec<f64> {
     let turned = |bits: i64| bits ^ ((bits >> 63) as u64 >> 1) as i64;
     let keys = values
@@ -525,7 +532,7 @@ fn median_of(values: &[f64]) -> f64 {
     median(&sorted(values.to_vec()))
 }
 
-/// The least and the most of values.
+/// The smallest and the largest value.
 fn ends(values: &[f64]) -> (f64, f64) {
     let mut ends = (f64::INFINITY, f64::NEG_INFINITY);
     for value in values {

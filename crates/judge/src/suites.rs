@@ -1,5 +1,5 @@
-//! Demands of the base's suite that the head's suite does not make: one list, printed in the
-//! verdict's first line.
+//! Demands of the base's suite that the head's suite does not make. The verdict's first line lists
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -12,12 +12,12 @@ use regatta_core::suite::{Cache, Expectation, Metric, Quantity, Rules, Settings}
 use regatta_worker::case::CaseId;
 use regatta_worker::joined::Joined;
 
-/// The demands in which two suites differ.
+/// The differences between the demands of two suites.
 #[derive(Debug, Default)]
 pub struct Demands {
-    /// All that differ.
+    /// All differences.
     pub all: Vec<Mismatch>,
-    /// Those that the head's suite weakens.
+    /// The demands that the head's suite weakens.
     pub weaker: Vec<Mismatch>,
 }
 
@@ -37,7 +37,7 @@ impl Demands {
     }
 }
 
-/// Compares what the suites of two runs demand, override and sample.
+/// Compares the demands, the overrides and the sampling of two runs' suites.
 pub fn demands(base: &RunHeader, head: &RunHeader) -> Demands {
     let mut demands = Demands::default();
     let pairing = base.pairing.as_ref();
@@ -45,7 +45,7 @@ pub fn demands(base: &RunHeader, head: &RunHeader) -> Demands {
         let was = format!("not read ({reason})");
         demands.add("suite", was, "of the head on both sides", true);
     }
-    // A value that a version or the command line sets is asked for, and said there.
+    // A value that a version or the command line sets is intended, and reported there.
     let mut options = changed_options(head).into_iter();
     let is_given = options.any(|option| option.starts_with("--threshold"));
     policy(&mut demands, &base.rules, &head.rules, is_given);
@@ -128,7 +128,8 @@ fn policy(demands: &mut Demands, base: &Rules, head: &Rules, is_given: bool) {
     demands.add("policy.day", day(base.day), day(head.day), is_larger);
 }
 
-/// The subject of an expectation: the same subject with other bounds is the same demand, moved.
+/// The subject of an expectation. The same subject with other bounds is the same demand with
+/// another limit.
 fn subject(one: &Expectation) -> String {
     let metric = match &one.metric {
         Quantity::Metric(metric) => metric.text().to_owned(),
@@ -186,7 +187,7 @@ fn named(demands: &mut Demands, base: &Rules, head: &Rules) {
     }
 }
 
-/// Settings by which fewer samples are taken, or others.
+/// Adds settings by which the head takes fewer samples, or different ones.
 fn settings(demands: &mut Demands, base: &Settings, head: &Settings) {
     if head.structure_only {
         return;
@@ -207,8 +208,8 @@ fn settings(demands: &mut Demands, base: &Settings, head: &Settings) {
     demands.add("measure.graph", base.graph, head.graph, true);
 }
 
-/// Arguments and variables that the suites give a worker. Where a version other than a revision is
-/// measured, they are what was asked for.
+/// Adds arguments and variables that the suites give a worker. Where a version other than a
+/// revision is measured, they are intended.
 fn workers(demands: &mut Demands, base: &RunHeader, head: &RunHeader) {
     let is_of_suite = |header: &RunHeader| {
         let mut versions = header.pairing.iter().flat_map(|pairing| &pairing.version);
@@ -234,7 +235,7 @@ fn workers(demands: &mut Demands, base: &RunHeader, head: &RunHeader) {
     }
 }
 
-/// The arguments of a worker's command; of a script its own.
+/// The arguments of a worker's command; for a script, the script's own.
 fn arguments(command: &[String]) -> String {
     let own = command.get(1..).unwrap_or_default();
     let served = own
@@ -251,7 +252,7 @@ fn arguments(command: &[String]) -> String {
     }
 }
 
-/// Values of parameters that the command line or a version of a comparison sets.
+/// The parameter values that the command line or a version of a comparison sets.
 fn asked_for(header: &RunHeader) -> Vec<String> {
     let set = changed_options(header).into_iter();
     let set = set.filter_map(|option| option.strip_prefix("--set ").map(str::to_owned));
@@ -262,8 +263,8 @@ fn asked_for(header: &RunHeader) -> Vec<String> {
     set.chain(versions).collect()
 }
 
-/// The options of a command line that changed what the suite measures or how it is judged, as they
-/// were written.
+/// The command-line options that changed what the suite measures or how it is judged, as they were
+/// written.
 pub fn changed_options(header: &RunHeader) -> Vec<String> {
     let options = ["--threshold", "--set"];
     let mut words = header.argv.iter();
@@ -276,7 +277,7 @@ pub fn changed_options(header: &RunHeader) -> Vec<String> {
         if options.contains(&name) {
             let value = value.or_else(|| words.next().map(String::as_str));
             let value = value.unwrap_or_default();
-            // These measure more.
+            // These options only add measurements.
             if !["peak=true", "instructions=true"].contains(&value) {
                 given.push(format!("{name} {value}"));
             }

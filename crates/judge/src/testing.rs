@@ -1,4 +1,4 @@
-//! Sides made by hand and records read from a line, for the judge's own tests.
+//! Builders of sides, and of records from a line of text, for the judge's tests.
 
 pub use regatta_core::record::testing::*;
 
@@ -8,7 +8,7 @@ use regatta_core::suite::{Expectation, Metric, Origin, Quantity, Selector};
 use regatta_worker::case::ParamValue;
 use regatta_worker::units::Nanoseconds;
 
-/// The demand that the device time of cases is within so many times the best of others.
+/// The demand that the device time of cases is at most `within` times the best of others.
 pub fn expectation(name: &str, case: Selector, against: Selector, within: f64) -> Expectation {
     Expectation {
         name: name.to_owned(),
@@ -22,8 +22,8 @@ pub fn expectation(name: &str, case: Selector, against: Selector, within: f64) -
     }
 }
 
-/// A record of what is written: `kernel@blocks`, `count=number`, `.parameter=value`, and figures
-/// such as `+device=75.8`, times in microseconds.
+/// A record from text: `kernel@blocks`, `count=number`, `.parameter=value`, and figures such as
+/// `+device=75.8`, with times in microseconds.
 pub fn written(line: &str) -> CaseRecord {
     let mut record = around(100.0);
     for word in line.split_whitespace() {

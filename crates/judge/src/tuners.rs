@@ -1,7 +1,7 @@
-//! Checks if a tuner chose alike: on both sides, and in every invocation of each.
+//! Compares the choices of tuners, between the sides and between the invocations of each.
 //!
-//! A tuner that times its candidates may choose otherwise in another process, whatever the code.
-//! The choices are known by invocation.
+//! A tuner that times its candidates may choose differently in another process, although the code
+//! is the same. Records have the choices of each invocation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use regatta_core::record::{CaseRecord, counted_choice, usual_choice};
 use regatta_worker::case::ParamValue;
 use regatta_worker::joined::Joined;
 
-/// Parameters that a tuner chose on a side, and that the other has otherwise.
+/// The parameters that a tuner chose on a side, and whose values differ between the sides.
 pub fn changed(base: &CaseRecord, head: &CaseRecord) -> BTreeMap<String, Sides<ParamValue>> {
     let choices = |record: &CaseRecord| -> Vec<String> {
         let usual = usual_choice(&record.choices).into_iter();
@@ -19,8 +19,8 @@ pub fn changed(base: &CaseRecord, head: &CaseRecord) -> BTreeMap<String, Sides<P
             .collect()
     };
     let names: BTreeSet<String> = choices(base).into_iter().chain(choices(head)).collect();
-    // A choice that only one side reports may come from a worker that reports more; or it was set by
-    // hand on the other side. Neither is a change of the tuner's choice.
+    // A choice that only one side reports may come from a worker that reports more, or the other
+    // side set the value by hand. Neither is a change of the tuner's choice.
     let differing = names.into_iter().filter_map(|name| {
         let (before, after) = (tuned(base, &name)?.clone(), tuned(head, &name)?.clone());
         (before != after).then(|| (name, Sides::new(before, after)))
@@ -28,7 +28,7 @@ pub fn changed(base: &CaseRecord, head: &CaseRecord) -> BTreeMap<String, Sides<P
     differing.collect()
 }
 
-/// The tuner's most frequent choice for a parameter on a side.
+/// The tuner's most frequent choice for a parameter.
 fn tuned<'a>(record: &'a CaseRecord, name: &str) -> Option<&'a ParamValue> {
     let tuned = usual_choice(&record.choices)?.tuned.get(name)?;
     Some(&tuned.value)
@@ -37,7 +37,7 @@ fn tuned<'a>(record: &'a CaseRecord, name: &str) -> Option<&'a ParamValue> {
 /// The choices of a side's tuner, if they differ between invocations: `the tuner chose
 /// BLOCK_M 64 in 3, BLOCK_M 128 in 2 of 5 invocations`.
 pub fn unsteady(record: &CaseRecord) -> Option<String> {
-    /// Choices that are listed.
+    /// The largest number of choices that are listed.
     const MAX_LISTED: usize = 3;
     let first = &record.choices.first()?.tuned;
     let mut choices: Vec<_> = record.choices.iter().collect();
@@ -71,8 +71,8 @@ pub fn unsteady(record: &CaseRecord) -> Option<String> {
     ))
 }
 
-/// True where the structures of two sides may differ by chance: a side chooses now this, now
-/// that, and what was counted is of another choice than on the other side.
+/// True where the structures of two sides may differ by chance: a side's choice varies, and the
+/// choice in the counted call is not the other side's.
 pub fn counted_otherwise(base: &CaseRecord, head: &CaseRecord) -> bool {
     if base.choices.len() < 2 && head.choices.len() < 2 {
         return false;

@@ -1,4 +1,4 @@
-//! The verdict on a judgement: an outcome and its reasons.
+//! The verdict on a judgement: the outcome and its reasons.
 
 use crate::judgement::{Judgement, Mismatch, Row, Uncounted, Verdict, VerdictOutcome, Word, tally};
 use regatta_core::suite::{Action, Metric};
@@ -8,30 +8,30 @@ use regatta_worker::units::{Ratio, Share, counted};
 /// The options of judging.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Another suite is another experiment, and refused.
+    /// A base of another suite is refused, because it is another experiment.
     pub same_suite: bool,
-    /// Without a base there is nothing to pass by.
+    /// A run without a base cannot pass.
     pub wants_base: bool,
     /// No more invocations follow.
     pub last: bool,
 }
 
 impl Options {
-    /// A run alone: what its suite expects.
+    /// The options for a run alone, which is judged by its suite's expectations.
     pub const ALONE: Options = Options {
         same_suite: false,
         wants_base: false,
         last: true,
     };
 
-    /// A run against a baseline of its suite.
+    /// The options for a run against a baseline of its suite.
     pub const GATE: Options = Options {
         same_suite: true,
         wants_base: true,
         last: true,
     };
 
-    /// Two versions that are measured for it.
+    /// The options for two versions that are measured for their comparison.
     pub const COMPARISON: Options = Options {
         same_suite: false,
         wants_base: true,
@@ -39,8 +39,8 @@ impl Options {
     };
 }
 
-/// Combines everything that was found, gravest first. A failure outranks what is missing or
-/// inconclusive: one regression in an incomplete run is a regression.
+/// Combines all results, the most severe first. A failure outranks missing and inconclusive cases:
+/// a regression in an incomplete run is a regression.
 pub fn verdict(judgement: &Judgement, options: &Options) -> Verdict {
     let mut reasons = failures(judgement);
     let mut gaps: Vec<String> = incomparable(&judgement.incomparable).collect();
@@ -119,8 +119,8 @@ fn shown(judgement: &Judgement) -> String {
     summary + &restructured(judgement).unwrap_or_default()
 }
 
-/// The upper end of the intervals of all cases that were compared, of a judgement that passed; below
-/// one where each is faster.
+/// The largest upper end of the cases' intervals, for a judgement that passed; below 1 if each case
+/// is faster.
 pub fn largest_slowdown(judgement: &Judgement) -> Option<Ratio> {
     if judgement.verdict.outcome != VerdictOutcome::Passed {
         return None;
@@ -161,8 +161,8 @@ fn worst<T>(items: impl Iterator<Item = T>, by: impl Fn(&T) -> Ratio) -> Option<
     items.max_by(|a, b| by(a).total_cmp(&by(b)))
 }
 
-/// The worst regression. A wrong result, a crash or a hang is worse than anything that takes
-/// longer.
+/// The failures, one sentence for each kind. A wrong result, a crash or a hang comes before
+/// anything that takes longer.
 fn failures(judgement: &Judgement) -> Vec<String> {
     let rows = || judgement.rows.iter();
     let error = rows().find(|row| row.word == Word::Error);
@@ -198,8 +198,8 @@ fn failures(judgement: &Judgement) -> Vec<String> {
     all.into_iter().flatten().collect()
 }
 
-/// The cases that were planned and not measured, and those that may be worse: the run cannot pass
-/// with them. Between two suites, a case that is gone is only a difference of the suites.
+/// The first missing case and the worst inconclusive one, which keep the run from passing. Between
+/// two suites, a case that is gone is only a difference of the suites.
 fn open(judgement: &Judgement) -> impl Iterator<Item = String> {
     let rows = || judgement.rows.iter();
     let base = judgement.base.as_ref();
@@ -236,13 +236,13 @@ fn open(judgement: &Judgement) -> impl Iterator<Item = String> {
     all.into_iter().flatten()
 }
 
-/// Hard facts in which the sides differ, a sentence each.
+/// A sentence for each hard fact in which the sides differ.
 pub fn incomparable(differences: &[Mismatch]) -> impl Iterator<Item = String> {
     let differences = differences.iter();
     differences.map(|mismatch| format!("not comparable: {mismatch}"))
 }
 
-/// A run in which nothing could have gone wrong must not pass.
+/// The reason why a run that compared nothing must not pass.
 fn nothing(judgement: &Judgement) -> Option<String> {
     let any = |test: fn(&Row) -> bool| judgement.rows.iter().any(test);
     let comparable = judgement.is_comparison();
@@ -257,14 +257,14 @@ fn nothing(judgement: &Judgement) -> Option<String> {
     if !any(|row| row.head.is_some()) {
         return Some(format!("nothing was measured{}", first_refusal(judgement)));
     }
-    // All cases are new against a revision that had none of them.
+    // Against a revision without these cases, all of them are new.
     let new = judgement.paired && any(|row| row.word == Word::New);
     let compared = new || any(|row| row.change().is_some());
     (comparable && !compared).then(|| "no case was measured on both sides".to_owned())
 }
 
-/// `: CASE is skipped: REASON`, of the first case with a reason; the first error and the first missing
-/// case have a line of their own.
+/// `: CASE is skipped: REASON`, for the first case with a reason. Empty if an error or a missing
+/// case has a sentence of its own.
 fn first_refusal(judgement: &Judgement) -> String {
     let has_line = |row: &Row| matches!(row.word, Word::Error | Word::Missing);
     if judgement.rows.iter().any(has_line) {

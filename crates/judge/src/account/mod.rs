@@ -1,14 +1,14 @@
-//! The account of a change: where the time went, as arithmetic.
+//! The account of a change: an exact sum that says where the time went.
 //!
-//! Operations of two sides are laid side by side; what each takes more is a line
-//! ([`operations`]). What the clock read beyond them is the device's way from one operation to
-//! the next, and where the clock holds the host, waiting for it ([`between()`]). Recording
-//! stretches gaps, so they explain no more than the clock saw beyond the operations, and no
-//! more than was recorded. What is left is not explained, and said to be.
+//! The operations of two sides are aligned. The growth of each is a line ([`operations`]). The rest
+//! of the measured time is the device's own time between operations and, if the clock includes the
+//! host, the device's waits for the host ([`between()`]). Recording lengthens gaps, so gaps are
+//! charged with no more than the clock measured beyond the operations, and with no more than the
+//! recording shows. The remainder is reported as not explained.
 //!
-//! A change of the host's time is divided among the calls to CUDA that it makes ([`of_host`]), and
-//! that of a first call among compiling, loading and planning ([`of_first_call`]), as far as a
-//! worker reports them. Recording stretches each call to CUDA by about a microsecond.
+//! A change of the host's time is divided among its calls to CUDA ([`of_host`]), and that of a
+//! first call among compiling, loading and planning ([`of_first_call`]), as far as a worker reports
+//! them. Recording lengthens each call to CUDA by about a microsecond.
 
 mod operations;
 
@@ -19,36 +19,36 @@ use regatta_core::machine::{ActivitySummary, Counters, Division, KernelChange, S
 use regatta_core::record::Parts;
 use regatta_worker::units::Nanoseconds;
 
-/// Lines that are listed one by one; the others are summed.
+/// The largest number of lines that are listed; the others are summed.
 const MAX_LINES: usize = 12;
 
-/// Two sides, and what is known of them.
+/// The inputs of an account.
 #[derive(Clone, Copy)]
 pub struct AccountInputs<'a> {
-    /// The times that were judged.
+    /// The judged time of each side.
     pub times: Sides<Nanoseconds>,
     /// The division of each side's time into operations.
     pub divisions: Sides<&'a Division>,
     /// True if the times include the device's waits for the host.
     pub holds_host: Sides<bool>,
-    /// The host's time to make the call, where it was taken.
+    /// The host's time to issue the call, where it was measured.
     pub host: Option<Sides<Nanoseconds>>,
-    /// Medians of the device's clock, where it was read.
+    /// The median clock frequency of the device on each side, where it was read.
     pub mhz: Option<Sides<f64>>,
     /// The kernels' hardware counters, if both sides have them.
     pub counters: Option<Sides<&'a Counters>>,
-    /// The changes of the kernels' launches.
+    /// The kernels of both sides, with the differences between their launches.
     pub kernels: &'a [KernelChange],
 }
 
-/// Makes the account.
+/// Makes the account of a change of device time.
 pub fn account(asked: &AccountInputs) -> Account {
     let mut lines = operations::lines(asked);
     lines.extend(between(asked));
     settled(asked.times.growth(), lines)
 }
 
-/// The largest lines first, the smallest as one, and what is left.
+/// Sorts the lines by size, sums the smallest, and computes the unexplained rest.
 fn settled(change_ns: Nanoseconds, mut lines: Vec<AccountLine>) -> Account {
     lines.retain(|line| line.growth_ns.0 != 0.0);
     lines.sort_by(|a, b| b.growth_ns.0.abs().total_cmp(&a.growth_ns.0.abs()));
@@ -66,7 +66,7 @@ fn settled(change_ns: Nanoseconds, mut lines: Vec<AccountLine>) -> Account {
     }
 }
 
-/// Lines of what lies between operations.
+/// The lines for the time between operations.
 fn between(asked: &AccountInputs) -> Vec<AccountLine> {
     let beyond = Sides::new(
         asked.times.base - asked.divisions.base.busy_ns(),
@@ -75,13 +75,13 @@ fn between(asked: &AccountInputs) -> Vec<AccountLine> {
     let beyond = beyond.growth();
     let idle = asked.divisions.map(|division| division.idle_ns()).growth();
     let waiting = waiting(asked);
-    // As far as both the clock and the recording go.
+    // No more than the clock measured, and no more than was recorded.
     let seen = within(beyond, idle);
     let part = if idle.0 == 0.0 { 0.0 } else { seen.0 / idle.0 };
     let mut waited = waiting * part;
     let own = seen - waited;
     if asked.holds_host.head {
-        // Before the first operation the device waits too, which no recording shows.
+        // The device also waits before the first operation, which no recording shows.
         let host = asked.host.map_or(Nanoseconds::ZERO, Sides::growth);
         waited += within(beyond - seen, host);
     }
@@ -97,7 +97,8 @@ fn between(asked: &AccountInputs) -> Vec<AccountLine> {
     ]
 }
 
-/// The growth of the device's waits for the host between operations, in a time that includes them.
+/// The growth of the device's waits for the host between operations; 0 if the times do not include
+/// waits.
 fn waiting(asked: &AccountInputs) -> Nanoseconds {
     let side = |division: &Division, holds: bool| {
         if holds {
@@ -111,7 +112,7 @@ fn waiting(asked: &AccountInputs) -> Nanoseconds {
     Sides::both(base, head).map_or(Nanoseconds::ZERO, Sides::growth)
 }
 
-/// As much of the first as goes the way of the second, and no further.
+/// `one`, limited to the size of `other`; 0 if their signs differ.
 fn within(one: Nanoseconds, other: Nanoseconds) -> Nanoseconds {
     if one.0 * other.0 > 0.0 {
         Nanoseconds(one.0.signum() * one.0.abs().min(other.0.abs()))
@@ -120,16 +121,16 @@ fn within(one: Nanoseconds, other: Nanoseconds) -> Nanoseconds {
     }
 }
 
-/// Classes that are parts of another one.
+/// Classes of calls that are counted in another class as well.
 const PARTS: [&str; 3] = [
     "device_synchronisations",
     "stream_synchronisations",
     "event_synchronisations",
 ];
 
-/// Makes the account of a host's time, by classes of calls to CUDA; `None` where a side tells no
-/// times of them, or more than its call takes: the first launch that is recorded may wait for the
-/// recording to begin.
+/// Makes the account of a host's time, by classes of calls to CUDA. `None` where a side reports no
+/// times of them, or where they sum to more than the call: the first launch that is recorded may
+/// wait for the recording to begin.
 pub fn of_host(times: Sides<Nanoseconds>, calls: Sides<&ActivitySummary>) -> Option<Account> {
     let whole = |(name, _): &(&String, &u64)| !PARTS.contains(&name.as_str());
     let fits = |time: Nanoseconds, side: &ActivitySummary| {
@@ -142,7 +143,7 @@ pub fn of_host(times: Sides<Nanoseconds>, calls: Sides<&ActivitySummary>) -> Opt
     let lines = calls.base.calls.iter().filter(whole);
     let lines = lines.filter_map(|(name, &before)| {
         let count = Sides::new(before, *calls.head.calls.get(name)?);
-        // A class that was counted and never called took no time.
+        // A class that was counted but has no time was never called.
         let took = |side: &ActivitySummary| side.calls_ns.get(name).copied().unwrap_or(0);
         let time = calls.map(|side| Nanoseconds::whole(took(side)));
         let item = Item::Part {
@@ -154,7 +155,7 @@ pub fn of_host(times: Sides<Nanoseconds>, calls: Sides<&ActivitySummary>) -> Opt
     Some(settled(times.growth(), lines.collect()))
 }
 
-/// Makes the account of a first call; `None` where a side does not tell.
+/// Makes the account of a first call; `None` where a side reports no parts of it.
 pub fn of_first_call(
     times: Sides<Nanoseconds>,
     base: Option<&Parts>,
@@ -171,7 +172,7 @@ pub fn of_first_call(
         AccountLine::new(item, part.head.ns - part.base.ns)
     });
     let lines: Vec<AccountLine> = lines.collect();
-    // With no line there is nothing that an account would say.
+    // An account without lines would say nothing.
     (!lines.is_empty()).then(|| settled(times.growth(), lines))
 }
 
@@ -202,7 +203,7 @@ mod tests {
         }
     }
 
-    /// Operations as they are written: `name:us`, `name:us+gap`, `name:us+gap/host`.
+    /// Operations from text: `name:us`, `name:us+gap`, `name:us+gap/host`.
     fn written(line: &str) -> Division {
         let parts = line.split_whitespace().map(|word| {
             let (name, ns) = word.rsplit_once(':').unwrap();
@@ -234,9 +235,9 @@ mod tests {
         })
     }
 
-    /// A clone as an H200 did it, a copy of q before the kernel; what a recording without a gate
-    /// shows of waiting, which is in no time behind one; and what stands in the place of a kernel,
-    /// over all layers.
+    /// The first line is a clone on an H200: a copy of q before the kernel. Others show waits that
+    /// an ungated recording has and a gated time does not, and operations that replace a kernel in
+    /// every layer.
     #[test]
     fn an_account_is_of_what_the_clock_saw() {
         let copy = "at::native::elementwise_kernel<128>";
@@ -313,7 +314,7 @@ mhz 100 flash:100 ; 112 flash:112 => +12.0 µs = clock 1980 → 1800 MHz +10.0, 
             account.to_string(),
             "+50.0 µs = waits for the device 0 → 1 +40.0, not explained +10.0"
         );
-        // More than the whole call takes is of the recording.
+        // Times that exceed the whole call come from the recording.
         let (stretched, head) = (called((1, 206_000), (0, 0)), called((1, 60_000), (0, 0)));
         assert_eq!(of_host(times, Sides::new(&stretched, &head)), None);
         let unknown = ActivitySummary::default();
@@ -340,7 +341,7 @@ mhz 100 flash:100 ; 112 flash:112 => +12.0 µs = clock 1980 → 1800 MHz +10.0, 
             account.to_string(),
             "+21.0 ms = compiling 1 → 4 +20.0, not explained +1.0"
         );
-        // A worker that watches and saw nothing tells more than one that does not watch.
+        // A worker that watched and saw nothing differs from one that does not watch.
         let account = of_first_call(times, Some(&Parts::new()), Some(&head)).unwrap();
         assert!(
             account

@@ -1,5 +1,5 @@
-//! Operations of two sides, laid side by side: what takes longer, was added, is gone, or stands
-//! in the place of something else.
+//! Aligns the operations of two sides: those that take longer, were added, are gone, or replaced
+//! others.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,8 @@ use regatta_core::machine::{
 };
 use regatta_worker::units::{Nanoseconds, Share};
 
-/// Lines of operations, those of one kind together: the layers of a model do the same.
+/// The lines of operations. Equal operations share a line, because the layers of a model repeat
+/// them.
 pub fn lines(asked: &AccountInputs) -> Vec<AccountLine> {
     let parts = asked.divisions.map(|division| division.parts.as_slice());
     let keys = parts.map(|parts| parts.iter().map(Part::key).collect::<Vec<String>>());
@@ -49,7 +50,7 @@ pub fn lines(asked: &AccountInputs) -> Vec<AccountLine> {
     builder.lines()
 }
 
-/// Operations of one name that both sides run.
+/// The operations of one name that both sides run.
 struct Same<'a> {
     part: &'a Part,
     count: u32,
@@ -72,7 +73,7 @@ impl<'a> Same<'a> {
     }
 }
 
-/// The part of a training step that it is in, where its operator tells.
+/// The part of a training step that an operation belongs to, if its operator says so.
 fn step_part(part: &Part) -> Option<StepPart> {
     regatta_core::machine::part(part.operator.as_deref()?)
 }
@@ -81,7 +82,7 @@ fn texts(keys: &[String]) -> Vec<&str> {
     keys.iter().map(String::as_str).collect()
 }
 
-/// Lines that were found, alike ones as one.
+/// Collects lines, and merges equal ones.
 #[derive(Default)]
 struct LineBuilder {
     by: BTreeMap<String, AccountLine>,
@@ -109,7 +110,7 @@ impl LineBuilder {
         }
     }
 
-    /// Adds the operations between two common ones. A kernel that moves data is not taken as the
+    /// Adds the operations between two aligned ones. A kernel that moves data is never the
     /// replacement of one that computes.
     fn stretch(&mut self, before: &[&Part], after: &[&Part]) {
         for moving in [false, true] {
@@ -142,7 +143,7 @@ impl LineBuilder {
     }
 }
 
-/// Takes an alike item into one.
+/// Merges `other` into `into`, an item with the same key.
 fn join(into: &mut Item, other: &Item) {
     match (into, other) {
         (Item::Added { count, .. }, Item::Added { count: more, .. })
@@ -176,7 +177,8 @@ fn in_place(left: &[&Part], new: &[&Part], time: Sides<Nanoseconds>) -> Item {
     let of_base = left
         .iter()
         .map(|part| Some(family(part.operator.as_deref()?)));
-    // The base's ranges describe the work best; else the ranges that all of them are in.
+    // The base's operator describes the work best. Without one, the ranges that all of them share
+    // are used.
     let operator = agreed(of_base).map(str::to_owned);
     Item::InPlace {
         operator: operator.or_else(|| in_common(both())),
@@ -186,7 +188,7 @@ fn in_place(left: &[&Part], new: &[&Part], time: Sides<Nanoseconds>) -> Item {
     }
 }
 
-/// The value on which all agree; `None` if one is missing or they differ.
+/// The value that all of `values` have; `None` if one is missing or they differ.
 fn agreed<T: PartialEq>(mut values: impl Iterator<Item = Option<T>>) -> Option<T> {
     let first = values.next()??;
     values
@@ -194,8 +196,8 @@ fn agreed<T: PartialEq>(mut values: impl Iterator<Item = Option<T>>) -> Option<T
         .then_some(first)
 }
 
-/// The ranges that all of them were launched in, outermost first; `None` where one does not
-/// tell, or they share none.
+/// The profiler ranges that all operations were launched in, outermost first. `None` if an
+/// operation has none, or if they share none.
 fn in_common<'a>(operators: impl Iterator<Item = Option<&'a str>>) -> Option<String> {
     let mut common: Option<Vec<&str>> = None;
     for operator in operators {
@@ -247,11 +249,11 @@ fn executes(asked: &AccountInputs, key: &str) -> Option<Share> {
     Some(Share(executed(sides.head)? / executed(sides.base)? - 1.0))
 }
 
-/// Differences of the clock below which it explains nothing: its resolution.
+/// The resolution of the clock frequency: smaller relative differences explain nothing.
 const RESOLUTION: f64 = 0.01;
 
-/// The part of a growth that is due to the clock: the same cycles at the head's clock. Work bound
-/// by memory slows less, so the part is never more than the growth.
+/// The part of a growth that is due to the clock frequency, if the kernel takes the same number of
+/// cycles. Work that is bound by memory slows less, so the part never exceeds the growth.
 fn of_the_clock(time: Sides<Nanoseconds>, mhz: Option<Sides<f64>>) -> Nanoseconds {
     let Some(mhz) = mhz.filter(|mhz| mhz.base > 0.0 && mhz.head > 0.0) else {
         return Nanoseconds::ZERO;

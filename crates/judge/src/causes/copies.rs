@@ -1,4 +1,4 @@
-//! Data that is moved, more of it or no longer beside kernels; and kernels of two streams that no
+//! More copying, copies that no longer run beside kernels, and kernels of two streams that no
 //! longer run at once.
 
 use super::OneTrace;
@@ -7,8 +7,7 @@ use crate::judgement::{AT_ONCE, Cause, Difference, Fact};
 use regatta_core::machine::{ActivitySummary, KernelChange, SideFigures, Sides, moves_data};
 use regatta_worker::units::{Nanoseconds, Share, part_of};
 
-/// More kernels that move data, or more copies, with the time that they take where it is
-/// known.
+/// Finds more kernels that move data, or more copies, with their time where it is known.
 pub fn added(facts: &Facts) -> Option<Found> {
     let moving = || facts.kernels.iter().filter(|k| moves_data(k.called()));
     let more = moving().filter(|kernel| kernel.count.growth() > 0.0);
@@ -17,7 +16,7 @@ pub fn added(facts: &Facts) -> Option<Found> {
         kernels.map(|kernel| kernel.count.growth()).sum()
     };
     let kernels = match facts.source {
-        // Which of them is for which is unknown.
+        // In a call it is unknown which kernel replaced which, so all are summed.
         FactSource::Call(_) => growth(&mut moving()),
         FactSource::Trace(..) => growth(&mut more.iter().copied()),
     };
@@ -40,7 +39,7 @@ pub fn added(facts: &Facts) -> Option<Found> {
             let time = moved_more(facts);
             let part = time.zip(call_time(facts));
             evidence.extend(part.map(|(time, whole)| Fact::Figure(part_of(time, whole))));
-            // Copies that take a small part of what a call takes longer came with its cause.
+            // Copies that account for less than half of the slowdown came with its cause.
             let both = time.zip(facts.slower_by());
             let aside = both.is_some_and(|(time, slower)| time < slower * EXPLAINS);
             let order = if aside { 0.55 } else { 0.9 };
@@ -60,7 +59,8 @@ pub fn added(facts: &Facts) -> Option<Found> {
     }
 }
 
-/// Adds copies by the driver that are new to the evidence, by direction; returns the time that they add.
+/// Adds new copies by the driver to the evidence, one fact for each direction, and returns their
+/// additional time.
 fn driver_copies(
     facts: &Facts,
     sides: &Sides<SideFigures>,
@@ -79,8 +79,8 @@ fn driver_copies(
     time
 }
 
-/// The time of a call in which more data is moved than was, by kernels or the driver, where
-/// both activities tell it.
+/// The growth of the time in which a call moves data, by kernels or by the driver, where both sides
+/// recorded it.
 fn moved_more(facts: &Facts) -> Option<Nanoseconds> {
     let moved = |activity: &ActivitySummary| {
         let moved = activity.moving_ns?.checked_add(activity.time.copying_ns?)?;
@@ -91,15 +91,15 @@ fn moved_more(facts: &Facts) -> Option<Nanoseconds> {
     Some(moved.growth().max(Nanoseconds::ZERO))
 }
 
-/// The head's call on the device: as timed, or else in which it was busy.
+/// The device time of the head's call: the judged one, or else the recorded busy time.
 fn call_time(facts: &Facts) -> Option<Nanoseconds> {
     let activity = || facts.call()?.head.activity.as_ref();
     let busy = || Some(Nanoseconds::whole(activity()?.time.busy_ns));
     facts.ns.head.filter(|_| facts.of_device()).or_else(busy)
 }
 
-/// Copies that ran beside kernels and do so no longer, or kernels of one stream beside those of
-/// another; or, of a call, copies that were added and never did.
+/// Finds lost overlap: copies that ran beside kernels and no longer do, kernels of one stream that
+/// ran beside those of another, or, in a call, added copies that never overlapped.
 pub fn lost(facts: &Facts) -> Option<Found> {
     match facts.source {
         FactSource::Trace(sides, _) => {
@@ -117,9 +117,9 @@ pub fn lost(facts: &Facts) -> Option<Found> {
     }
 }
 
-/// Copies that the kernels of a trace hid, and that they hide no longer.
+/// Copies of a trace that kernels overlapped before and no longer do.
 fn exposed(sides: &Sides<SideFigures>) -> Option<Found> {
-    /// The part of the time of copying that must be lost.
+    /// The share of the copying time whose overlap must be lost.
     const LOST: Share = Share(0.2);
     let share = Sides::both(sides.base.overlap, sides.head.overlap)?;
     let copies = sides.head.copies.values();
@@ -136,14 +136,15 @@ fn exposed(sides: &Sides<SideFigures>) -> Option<Found> {
     })
 }
 
-/// The part of the time in which a traced device works that a lost overlap must cost.
+/// The share of a traced device's busy time that a lost overlap must cost.
 const WORTH: f64 = 0.02;
 
-/// The part of what ran at once that must be lost to be worth a word.
+/// The share of the concurrent time of two streams that must be lost to be reported.
 const OF_STREAMS: f64 = 0.2;
 
-/// Kernels of one stream that ran beside those of another, and do so no longer: a collective on
-/// the stream that computes. Of a call, by at least half of what it takes longer.
+/// Kernels of one stream that ran beside those of another and no longer do, such as a collective
+/// that moved to the stream of the computation. In a call, the loss must account for at least half
+/// of the slowdown.
 fn serialised(facts: &Facts, at_once: Sides<Option<Nanoseconds>>) -> Option<Found> {
     let at_once = Sides::both(at_once.base, at_once.head)?;
     let lost = at_once.base - at_once.head;
@@ -154,14 +155,13 @@ fn serialised(facts: &Facts, at_once: Sides<Option<Nanoseconds>>) -> Option<Foun
     let evidence = vec![Difference::time("kernels of two streams at once", at_once, each).into()];
     let candidate = Found::new(Cause::LostOverlap, evidence, order);
     (lost > at_once.base * OF_STREAMS && costs).then(|| match facts.source {
-        // No loss by itself: two that share the device take longer each.
+        // No loss regardless of times: kernels that share the device each take longer.
         FactSource::Trace(..) => candidate.growing(lost),
         FactSource::Call(_) => candidate,
     })
 }
 
-/// Less time in which a copy and a kernel ran at once, by at least half of what the call
-/// takes longer.
+/// Less overlap of copies and kernels, by at least half of the call's slowdown.
 fn unhidden(facts: &Facts, sides: &Sides<&ActivitySummary>) -> Option<Found> {
     let overlap = sides.map(|activity| Nanoseconds::whole(activity.time.overlap_ns));
     let evidence = vec![Difference::time(AT_ONCE, overlap, " a call").into()];

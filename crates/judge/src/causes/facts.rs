@@ -13,84 +13,84 @@ use regatta_core::suite::Metric;
 use regatta_worker::case::{Case, CaseId};
 use regatta_worker::units::{Nanoseconds, Ratio, Share};
 
-/// The part of what takes longer that something must account for to explain it.
+/// The share of a slowdown that a cause must account for to explain it.
 pub const EXPLAINS: f64 = 0.5;
 
-/// Kernels that a trace's findings name one by one; a call's name all.
+/// The largest number of kernels that a finding of a trace names; one of a call names all.
 pub const MAX_NAMED: usize = 3;
 
-/// Two records of one case, and what is known around them.
+/// Two records of one case, and the facts around them that rules use.
 pub struct Pair<'a> {
     /// The base's record.
     pub base: &'a CaseRecord,
     /// The head's record.
     pub head: &'a CaseRecord,
-    /// The base's time, of those that were judged.
+    /// The judged time of the base.
     pub base_ns: Option<Nanoseconds>,
-    /// The head's time, of those that were judged.
+    /// The judged time of the head.
     pub head_ns: Option<Nanoseconds>,
     /// The clock that took the base's times.
     pub base_clock: TimeSource,
     /// The clock that took the head's times.
     pub clock: TimeSource,
-    /// Head over base, with the machine's share left in.
+    /// Head over base, including any effect of the machine.
     pub ratio: Ratio,
-    /// Smallest change that counts.
+    /// The smallest change that counts.
     pub threshold: Share,
-    /// Versions in which the case's worker differs.
+    /// The versions of the case's worker that differ.
     pub versions: Vec<&'a Mismatch>,
-    /// Multiprocessors of the device, where it is a GPU that tells them.
+    /// The number of multiprocessors of the device, where it is a GPU that reports it.
     pub sms: Option<u32>,
-    /// Cores that the head's workers could use.
+    /// The number of cores that the head's workers could use.
     pub cores: Option<u32>,
     /// True if an exact figure of the structures differs; `None` if they were not compared.
     pub restructured: Option<bool>,
 }
 
-/// Who tells it, for what one of them alone knows.
+/// The source of facts, for those that only one kind of source knows.
 #[derive(Clone, Copy)]
 pub enum FactSource<'a> {
-    /// One call, counted; its times are those of many calls.
+    /// Counts of a single call; its times come from many calls.
     Call(&'a Pair<'a>),
-    /// A program under a profiler: when each launch ran, and for how long.
+    /// Two programs under a profiler, which recorded when each launch ran and for how long.
     Trace(&'a Sides<SideFigures>, Scope),
 }
 
-/// A change, as the rules see it.
+/// A change, in the form that the rules read.
 pub struct Facts<'a> {
-    /// Who tells it.
+    /// The source of these facts.
     pub source: FactSource<'a>,
     /// The clock that took the judged times.
     pub clock: TimeSource,
-    /// The times that are judged: of a trace, what passes.
+    /// The judged times; for a trace, the elapsed time.
     pub ns: Sides<Option<Nanoseconds>>,
-    /// Head over base, with the machine's share left in.
+    /// Head over base, including any effect of the machine.
     pub ratio: Ratio,
-    /// Smallest change that counts.
+    /// The smallest change that counts.
     pub threshold: Share,
-    /// The host's time to issue a call, where it was taken.
+    /// The host's time to issue a call, where it was measured.
     pub host_ns: Option<Sides<Nanoseconds>>,
     /// Idle time of the device, where it is known.
     pub waits: Option<Sides<Waits>>,
-    /// Kernels, before and after. Those of a call have no times, and none is `Replaced`.
+    /// The kernels of both sides. Those of a call have no times, and none of them is `Replaced`.
     pub kernels: Cow<'a, [KernelChange]>,
     /// The breakdown of the change in time, if it is known.
     pub account: Option<Account>,
 }
 
-/// Time in which a device did nothing between its operations.
+/// The time in which a device was idle between its operations.
 #[derive(Clone, Copy)]
 pub struct Waits {
-    /// All of it.
+    /// The whole idle time.
     pub idle_ns: Nanoseconds,
     /// The part in which it waited for the host, where launches are known.
     pub host_bound_ns: Option<Nanoseconds>,
-    /// In how much time that was.
+    /// The time from the first operation to the last, in which the device was idle for `idle_ns`.
     pub span_ns: Nanoseconds,
 }
 
 impl<'a> Facts<'a> {
-    /// Two traces.
+    /// The facts of two traces.
     pub fn of_traces(
         sides: &'a Sides<SideFigures>,
         scope: Scope,
@@ -116,7 +116,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// The two records, where a call is what is compared.
+    /// The two records, if calls are compared.
     pub fn call(&self) -> Option<&'a Pair<'a>> {
         match self.source {
             FactSource::Call(pair) => Some(pair),
@@ -124,7 +124,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// The same, with both structures, where both were counted.
+    /// The two structures, if calls are compared and both were counted.
     pub fn structures(&self) -> Option<(&'a Structure, &'a Structure)> {
         let pair = self.call()?;
         pair.base
@@ -133,7 +133,7 @@ impl<'a> Facts<'a> {
             .zip(pair.head.structure.as_deref())
     }
 
-    /// True of two calls when no exact figure of their structures differs, or both are
+    /// True for two calls if no exact figure of their structures differs, or both structures are
     /// unknown.
     pub fn same_structure(&self) -> bool {
         let Some(pair) = self.call() else {
@@ -147,7 +147,7 @@ impl<'a> Facts<'a> {
             && pair.restructured.map_or(unknown, |differs| !differs)
     }
 
-    /// The two traces in figures, where traces are what is compared.
+    /// The figures of both traces, if traces are compared.
     pub fn traces(&self) -> Option<&'a Sides<SideFigures>> {
         match self.source {
             FactSource::Call(_) => None,
@@ -155,7 +155,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// The unit of the figures, as text.
+    /// The unit of counts and times, as text.
     pub fn each(&self) -> &'static str {
         match self.source {
             FactSource::Call(_) => "a call",
@@ -164,7 +164,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// A count of both sides; `None` where one of them does not tell it.
+    /// A count of both sides; `None` where one of them does not report it.
     pub fn count(&self, name: &str) -> Option<Sides<f64>> {
         match self.source {
             FactSource::Call(pair) => {
@@ -178,41 +178,43 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// The difference of a count.
+    /// The difference of a count, as a fact.
     pub fn counted(&self, name: &str, count: Sides<f64>) -> Fact {
         Difference::count(name, count, self.each()).into()
     }
 
-    /// The same, if the head has at least one more. In a whole program, or one whose repetitions
-    /// differ, less than one more does not count.
+    /// A count of both sides, if the head's is larger by 0.5 or more. Means over a program whose
+    /// repetitions differ may grow by less without a cause.
     pub fn more(&self, name: &str) -> Option<Sides<f64>> {
         self.count(name).filter(|count| count.growth() >= 0.5)
     }
 
-    /// True when time changed enough that conditions around it are worth telling.
+    /// True if the time changed beyond the threshold, so that conditions of the machine are worth
+    /// reporting.
     pub fn moved(&self) -> bool {
         let limit = Ratio::grown_by(self.threshold);
         self.ratio > limit || self.ratio < limit.inverse()
     }
 
-    /// True when the device's time is judged, and not the host's.
+    /// True if the judged time is the device's, not the host's.
     pub fn of_device(&self) -> bool {
         self.clock != TimeSource::Host
     }
 
-    /// The growth of the judged time, if the head takes longer.
+    /// The growth of the judged time, if the head is slower beyond the threshold.
     pub fn slower_by(&self) -> Option<Nanoseconds> {
         let more = self.ns.head? - self.ns.base?;
         (self.moved() && more > Nanoseconds::ZERO).then_some(more)
     }
 
-    /// True when so much accounts for what takes longer.
+    /// True if `time` accounts for at least half of the slowdown.
     pub fn explained_by(&self, time: Nanoseconds) -> bool {
         let slower = self.slower_by();
         slower.is_some_and(|slower| time >= slower * EXPLAINS)
     }
 
-    /// The order of a cause that costs the host: behind a gate its time is not in the call's.
+    /// The order of a cause that costs host time: `inside` if the judged time includes the host,
+    /// else `behind_a_gate`.
     pub fn if_host(&self, inside: f64, behind_a_gate: f64) -> f64 {
         if self.clock.holds_host() {
             inside
@@ -222,16 +224,17 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// A finding, and what it weighs.
+/// A finding, with the values that decide its place in the list.
 pub struct Found {
     /// The finding that is reported.
     pub finding: Finding,
-    /// The nearness to the root cause, in 0..=1: of two that account for as much, the nearer one
-    /// comes first. Not reported.
+    /// The nearness to the root cause, in 0..=1. Of two findings that account for the same time,
+    /// the nearer one comes first. Not reported.
     pub order: f64,
-    /// The part of the growth that it accounts for, below 0 for a gain; `None` if unknown.
+    /// The part of the growth that the finding accounts for, negative for a gain; `None` if
+    /// unknown.
     pub growth: Option<Nanoseconds>,
-    /// True when it is a loss by itself, whatever the times say.
+    /// True if the finding is a loss regardless of the times.
     pub worse: bool,
 }
 
@@ -246,42 +249,43 @@ impl Found {
         }
     }
 
-    /// The same, where there is anything that it rests on.
+    /// A finding whose time is not known; `None` without facts.
     pub fn resting_on(cause: Cause, facts: Vec<Fact>, order: f64) -> Option<Found> {
         (!facts.is_empty()).then(|| Found::new(cause, facts, order))
     }
 
-    /// With what it accounts for, where a trace tells that.
+    /// Sets the part of the growth that it accounts for.
     pub fn growing(mut self, time: Nanoseconds) -> Found {
         self.growth = Some(time);
         self
     }
 
-    /// A loss by itself, where that is so.
+    /// Sets whether the finding is a loss regardless of the times.
     pub fn worse(mut self, worse: bool) -> Found {
         self.worse = worse;
         self
     }
 }
 
-/// The clock that took the judged times. A cause must be visible to it: a device that waits for
-/// the host inside a recorded call does not explain a time that never includes such waits.
+/// The clock that took the judged times. A cause must be visible to that clock: waits of the device
+/// for the host in a recorded call do not explain a time that never includes such waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeSource {
-    /// Events of the device around work that was all queued behind a gate: neither the host
-    /// nor what the device waits for it is in the time.
+    /// Device events around work that was queued behind a gate, so that the time includes neither
+    /// the host nor the device's waits for it.
     Gated,
-    /// Events of the device, while the host makes the call: where it is late, they hold that.
+    /// Device events while the host issues the call: the time includes the device's waits for a
+    /// late host.
     Events,
-    /// A clock of the host around the whole call.
+    /// A host clock around the whole call.
     Wall,
-    /// The host's time to issue the call, where that is what is judged.
+    /// The host's time to issue the call, where that is the judged metric.
     Host,
 }
 
 impl TimeSource {
-    /// The clock of a case of a run. A call that waits for the device itself opens its gate
-    /// and is timed by plain events.
+    /// The clock of a case of a run. A call that itself waits for the device makes the worker open
+    /// the gate, and is then timed by plain events.
     pub fn of_case(header: &RunHeader, id: &CaseId, record: &CaseRecord) -> TimeSource {
         let Ok(case) = id.case() else {
             return TimeSource::Events;
@@ -293,9 +297,10 @@ impl TimeSource {
         }
     }
 
-    /// Parses the worker's description of its clock: `probe 0.2` is the blocked-stream clock, `wall` the host's,
-    /// anything else plain events. After a semicolon, `queued: probe 0.2` speaks of the cases
-    /// with that word for a parameter.
+    /// Parses the worker's description of its clock: `probe 0.2` is the gated clock of the probe,
+    /// `wall` a clock of the host, anything else plain events. A part such as `queued: probe 0.2`
+    /// after a semicolon applies to the cases that have the word `queued` as the value of a
+    /// parameter.
     fn read(worker: &WorkerRecord, case: &Case) -> TimeSource {
         let Some(text) = worker.versions.get("clock") else {
             return if worker.runs_on_processor() {
@@ -320,14 +325,14 @@ impl TimeSource {
         }
     }
 
-    /// True when the times hold the host, and what the device waits for it.
+    /// True if the times include the host, or the device's waits for it.
     pub fn holds_host(self) -> bool {
         self != TimeSource::Gated
     }
 }
 
 impl<'a> Pair<'a> {
-    /// The two records as the rules see them.
+    /// Collects the facts that the rules read.
     pub fn facts(&'a self) -> Facts<'a> {
         let structures = self
             .base
@@ -355,7 +360,7 @@ impl<'a> Pair<'a> {
     fn account(&self, kernels: &[KernelChange]) -> Option<Account> {
         let times = Sides::both(self.base_ns, self.head_ns)?;
         let undivided = |record: &CaseRecord| record.division.is_none();
-        // On a processor the host does the work that is timed.
+        // On a CPU the host does the timed work.
         if self.clock == TimeSource::Host
             || (self.clock == TimeSource::Wall && undivided(self.base))
         {
@@ -374,18 +379,18 @@ impl<'a> Pair<'a> {
         }))
     }
 
-    /// The medians of the device's clock, where both sides read it.
+    /// The median clock frequency of the device on each side, where both sides read it.
     pub fn clock_mhz(&self) -> Option<Sides<f64>> {
         let [base, head] = [self.base, self.head].map(|record| median(&record.clock_mhz));
         Sides::both(base, head)
     }
 
-    /// The medians of a metric of both sides.
+    /// The medians of a metric on both sides.
     pub fn values(&self, metric: Metric) -> Option<Sides<f64>> {
         Sides::both(self.base.median(metric), self.head.median(metric))
     }
 
-    /// The medians of a time of both sides.
+    /// The medians of a metric that is a time, on both sides.
     pub fn medians(&self, metric: Metric) -> Option<Sides<Nanoseconds>> {
         let values = self.values(metric)?;
         Some(values.map(|ns| Nanoseconds(*ns)))
@@ -405,7 +410,7 @@ fn waits(activity: &ActivitySummary) -> Waits {
     }
 }
 
-/// Gives findings the time that the account has for them, where there is one.
+/// Sets the time of each finding from the account, if there is one.
 pub fn accounted(facts: &Facts, candidates: &mut [Found]) {
     let Some(account) = &facts.account else {
         return;
@@ -423,12 +428,12 @@ fn growth(facts: &Facts, account: &Account, candidate: &Found) -> Option<Nanosec
         Cause::CopiesAdded => added(account, true),
         Cause::LaunchesAdded => added(account, false),
         Cause::KernelReplaced => account.growth(|item| matches!(item, Item::InPlace { .. })),
-        // Whatever a kernel is launched with follows from its configuration.
+        // All launch figures of a kernel follow from its tuned configuration.
         Cause::TunerChose => account.growth(|item| match item {
             Item::Longer { changes, .. } => !changes.is_empty(),
             item => matches!(item, Item::InPlace { .. }),
         }),
-        // It explains all of the host's own time, without a line of its own.
+        // It explains a host time as a whole, and has no line of its own.
         Cause::HostBound if facts.clock == TimeSource::Host => return None,
         Cause::HostBound => account.growth(|item| *item == Item::Waiting),
         // Waits and driver calls count only if the clock includes them, and then as the
@@ -456,17 +461,18 @@ fn growth(facts: &Facts, account: &Account, candidate: &Found) -> Option<Nanosec
     })
 }
 
-/// The growth of the executed instructions of a line's kernel, if it executes more.
+/// The growth of the executed instructions of a line's kernel, if it executes more than before.
 pub fn more_work(item: &Item) -> Option<Share> {
     match item {
-        // Beyond a thousandth: less explains no time.
+        // A thousandth more instructions, or less, explains no time.
         Item::Longer { executes, .. } => executes.filter(|more| more.0 > 0.001),
         _ => None,
     }
 }
 
-/// The growth of kernels that execute more, in proportion to their executed instructions: no kernel of a
-/// call takes longer than the whole of it.
+/// The time of executing more instructions: the growth of the kernels that do, each limited to the
+/// call's time times the growth of its instructions, since no kernel takes longer than the whole
+/// call.
 fn by_work(account: &Account, call: Nanoseconds) -> Nanoseconds {
     let lines = account.lines.iter().filter_map(|line| {
         let most = call * more_work(&line.item)?.0;
@@ -475,7 +481,8 @@ fn by_work(account: &Account, call: Nanoseconds) -> Nanoseconds {
     lines.sum()
 }
 
-/// Operations that were added, and their part of what starting more of them takes.
+/// The time of added operations that move data, or of those that do not, with their part of the
+/// time for starting more operations.
 fn added(account: &Account, moving: bool) -> Nanoseconds {
     let (mut time, mut of_it, mut all) = (Nanoseconds::ZERO, 0, 0);
     let mut starts = Nanoseconds::ZERO;

@@ -1,5 +1,5 @@
-//! The device waits: for the host, which cannot issue work as fast as the device does it, or
-//! for something else. And what a call asks of the driver: memory, and waits for the device.
+//! Waits of the device, for a host that issues work too slowly or for something else; and requests
+//! of a call to the driver, for memory and for waits.
 
 use super::OneTrace;
 use super::facts::TimeSource;
@@ -13,17 +13,16 @@ use regatta_core::machine::{
 use regatta_core::suite::Metric;
 use regatta_worker::units::{Nanoseconds, Ratio, Share, part_of};
 
-/// Waiting for the host, or else gaps, where the host is in the time at all: behind a gate
-/// it is not.
+/// Finds waits for the host, or else other gaps, if the judged time includes the host at all.
 pub fn waiting(facts: &Facts) -> Option<Found> {
     let in_it = facts.clock.holds_host();
     in_it.then(|| host_bound(facts).or_else(|| gaps(facts)))?
 }
 
-/// A host time that grew beyond the threshold, by at least half of what takes longer, where the
-/// device waits for it: inside a call or repetition, as its idle time tells, or from one
-/// call to the next, because the host needs at least as long as the device. Where host times
-/// are not known, idle time alone tells.
+/// The device waits for the host. The host time must have grown beyond the threshold, and by at
+/// least half of the slowdown. The device waits either inside a call or repetition, which its idle
+/// time shows, or from one call to the next, if the host needs at least as long as the device. If
+/// host times are unknown, idle time alone decides.
 fn host_bound(facts: &Facts) -> Option<Found> {
     let grew = facts.host_ns.map(|host| {
         let enough = facts.slower_by().unwrap_or_default() * EXPLAINS;
@@ -36,7 +35,7 @@ fn host_bound(facts: &Facts) -> Option<Found> {
     let inside = idle.filter(|idle| explains(facts, idle));
     let hosts = inside.map(|idle| is_the_hosts(&idle));
     match (facts.call(), hosts) {
-        // It waits for something else, and so may the host.
+        // The device waits for something else, and the host may wait for the same.
         (_, Some(Some(false))) => None,
         (Some(pair), hosts) => {
             let order = match hosts {
@@ -59,7 +58,7 @@ fn host_bound(facts: &Facts) -> Option<Found> {
     }
 }
 
-/// Idle time that grew by at least half of what takes longer.
+/// Idle time that grew by at least half of the slowdown.
 fn gaps(facts: &Facts) -> Option<Found> {
     let idle = grown(facts).filter(|idle| explains(facts, idle))?;
     match facts.source {
@@ -84,17 +83,16 @@ fn explains(facts: &Facts, idle: &Sides<Waits>) -> bool {
     facts.explained_by(growth(idle))
 }
 
-/// True when at least half of the growth is waiting for the host; `None` where launches
-/// are not known.
+/// True if at least half of the growth is waiting for the host; `None` where launches are unknown.
 fn is_the_hosts(idle: &Sides<Waits>) -> Option<bool> {
     let waits = idle.head.host_bound_ns? - idle.base.host_bound_ns?;
     Some(waits * 2.0 >= growth(idle))
 }
 
-/// The order that the device waits for the next call.
+/// The order of the finding that the device waits for the next call; `None` if the host is faster.
 fn between_calls(facts: &Facts, pair: &Pair) -> Option<f64> {
     let device = match facts.clock {
-        // The host's time is what is judged: it cannot but be in it.
+        // The judged time is the host's, so the device time comes from the record.
         TimeSource::Host => pair.medians(Metric::Device).map(|ns| ns.head),
         _ => facts.ns.head,
     };
@@ -117,7 +115,7 @@ fn idle_facts(idle: Sides<Waits>) -> Vec<Fact> {
     evidence
 }
 
-/// `device time 75.8 → 267 µs`, or what it is where it hardly changed.
+/// `device time 75.8 → 267 µs`, or only the head's time if it hardly changed.
 fn device(facts: &Facts, pair: &Pair) -> Option<Fact> {
     let device = match facts.clock {
         TimeSource::Host => pair.medians(Metric::Device)?,
@@ -130,7 +128,7 @@ fn device(facts: &Facts, pair: &Pair) -> Option<Fact> {
     })
 }
 
-/// A trace knows no more of the host's time than what the device waits for it.
+/// A trace knows only the part of the host's time for which the device waits.
 fn in_a_trace(
     facts: &Facts,
     cause: Cause,
@@ -145,10 +143,10 @@ fn in_a_trace(
     Some(Found::new(cause, evidence, order).growing(waits.growth()))
 }
 
-/// Share of the time that passes from which idle time stands out.
+/// The share of the elapsed time from which idle time is reported.
 const IDLE: Share = Share(0.2);
 
-/// Idle time of one trace, and whether the host is waited for.
+/// Finds idle time of a single trace, and whether the device waits for the host in it.
 pub fn idle(standing: &OneTrace) -> Option<Found> {
     let time = &standing.of.time;
     if time.idle_share() < IDLE {
@@ -168,7 +166,7 @@ pub fn idle(standing: &OneTrace) -> Option<Found> {
     Some(Found::new(cause, vec![Fact::Figure(idle), longest], order))
 }
 
-/// The CUDA functions that a call, or a repetition of a program, enters more often.
+/// A request to CUDA that a call, or a repetition of a program, makes more often.
 fn asked_more(facts: &Facts, name: &str) -> Option<Fact> {
     let count = match facts.source {
         FactSource::Call(_) => facts.more(name)?,
@@ -181,13 +179,13 @@ fn asked_more(facts: &Facts, name: &str) -> Option<Fact> {
     Some(facts.counted(name, count))
 }
 
-/// True where a repetition has one more: counts are taken a few times a second and scaled, so
-/// less may be none.
+/// True where a repetition has one more. Its counts are scaled from a few readings a second, so a
+/// smaller growth may be none.
 fn one_more(facts: &Facts, count: Sides<f64>) -> bool {
     count.growth() >= 0.9 && count.head > count.base * (1.0 + facts.threshold.0)
 }
 
-/// Copies to the host, for which the host waits where it uses them: reported if the device waits
+/// More copies to the host, which waits for them where it uses them. Reported if the device waits
 /// for the host in turn, and waits themselves were not counted.
 fn fetched(facts: &Facts) -> Option<Fact> {
     const TO_HOST: &str = "DtoH";
@@ -204,19 +202,20 @@ fn fetched(facts: &Facts) -> Option<Fact> {
     more.then(|| facts.counted(what, count))
 }
 
-/// Memory is taken from the driver in each call, or given back to it, and not kept. It costs
-/// the host, and a free waits for the device.
+/// Finds calls that allocate memory from the driver, or free it, instead of keeping it. That costs
+/// host time, and a free waits for the device.
 pub fn memory(facts: &Facts) -> Option<Found> {
     let names = [DRIVER_ALLOCATIONS, DRIVER_FREES].into_iter();
     let more = names.filter_map(|name| asked_more(facts, name)).collect();
-    // Above the waits that it brings with it.
+    // This comes before the waits that it causes.
     let worse = facts.traces().is_some();
     let candidate = Found::resting_on(Cause::DriverMemory, more, facts.if_host(0.935, 0.4))?;
     Some(candidate.worse(worse))
 }
 
-/// The call itself waits for the device: the device is idle until the host continues. If
-/// waits were not counted, its gate had to be opened and had not been.
+/// Finds a call that itself waits for the device, so that the device is idle until the host
+/// continues. Where waits were not counted, the evidence is that its gate had to be opened in the
+/// head and not in the base.
 pub fn synchronisation(facts: &Facts) -> Option<Found> {
     let Some(pair) = facts.call() else {
         let asked = asked_more(facts, SYNCHRONISATIONS);
@@ -234,18 +233,18 @@ pub fn synchronisation(facts: &Facts) -> Option<Found> {
             now.then(|| Fact::words(words))?
         }
     };
-    // It is behind the waiting of the device for the host, and not the other way round.
+    // It causes the device's waits for the host, and not the other way round.
     let order = facts.if_host(0.93, 0.4);
     Some(Found::new(Cause::Synchronisation, vec![fact], order))
 }
 
-/// A difference of peak memory below this, or below a tenth, is an allocator's rounding.
+/// A smaller growth of peak memory in bytes, or one below a tenth, is rounding of the allocator.
 const ROUNDING: f64 = 1048576.0;
 
-/// A difference of what a call allocates below this is of Python's own objects.
+/// A smaller growth of a call's allocations in bytes is due to Python's own objects.
 const PAGE: f64 = 4096.0;
 
-/// A larger workspace, more allocations, or a higher peak.
+/// Finds a larger workspace, more allocations, or higher peak memory.
 pub fn workspace(facts: &Facts) -> Option<Found> {
     let pair = facts.call()?;
     let in_python = facts.count(CALL_PEAK).is_some();
@@ -271,8 +270,8 @@ pub fn workspace(facts: &Facts) -> Option<Found> {
     Found::resting_on(Cause::Workspace, evidence, 0.45)
 }
 
-/// Calls of a whole program: modules loaded, memory allocated, waits. It may be no more than
-/// another warm-up.
+/// Finds requests of a whole program to CUDA that grew: modules loaded, memory allocated, waits.
+/// The reason may just be another warm-up.
 pub fn calls_added(facts: &Facts) -> Option<Found> {
     let FactSource::Trace(_, Scope::Whole) = facts.source else {
         return None;

@@ -1,5 +1,5 @@
-//! Other kernels, or the same ones compiled into something else; and more of it in each call:
-//! launches, code that is loaded, functions that are entered.
+//! Other kernels, the same kernels compiled differently, and more work in each call: launches,
+//! loaded code, entered functions.
 
 use std::collections::BTreeSet;
 
@@ -13,14 +13,13 @@ use regatta_core::machine::{
 use regatta_worker::case::ParamValue;
 use regatta_worker::units::{Nanoseconds, Ratio, counted};
 
-/// Share of a repetition's time below which a change of one kernel is not worth a finding
-/// by its time alone.
+/// The share of a repetition's time below which a slower kernel is not reported.
 const WORTH: f64 = 0.02;
 
-/// Another kernel does the work.
+/// Finds kernels that were replaced by others.
 pub fn replaced(facts: &Facts) -> Option<Found> {
     let in_place = facts.account.as_ref().and_then(replaced_in_an_account);
-    // A trace has no more than its operations in their order; a call has its structure as well.
+    // A trace is only known by its sequence of operations; a call has its structure as well.
     let accounted = facts.account.is_some() && facts.traces().is_some();
     if accounted || in_place.is_some() {
         in_place
@@ -29,7 +28,7 @@ pub fn replaced(facts: &Facts) -> Option<Found> {
     }
 }
 
-/// Kernels that replace others at the same place, with their times, if both sides are aligned.
+/// Kernels that replace others at the same place of two aligned sequences, with their times.
 fn replaced_in_an_account(account: &Account) -> Option<Found> {
     let in_place = |line: &&AccountLine| match &line.item {
         Item::InPlace { names, .. } => !names.head.iter().all(|name| moves_data(name)),
@@ -40,7 +39,7 @@ fn replaced_in_an_account(account: &Account) -> Option<Found> {
         .iter()
         .take(MAX_NAMED)
         .flat_map(|line| match &line.item {
-            // One for one, as often.
+            // One kernel replaced one other, equally often.
             Item::InPlace {
                 names, count, time, ..
             } if names.base.len() == 1 && names.head.len() == 1 && count.base == count.head => {
@@ -58,8 +57,8 @@ fn replaced_in_an_account(account: &Account) -> Option<Found> {
     Some(candidate.growing(lines.iter().map(|line| line.growth_ns).sum()))
 }
 
-/// Kernels that are gone together with kernels that are new: of a call, which is for which is
-/// unknown.
+/// Kernels that are gone, together with kernels that are new. In a call it is unknown which
+/// replaced which.
 fn replaced_by_name(facts: &Facts) -> Option<Found> {
     let is_call = facts.call().is_some();
     let kernels_that = |alone: Became| {
@@ -88,7 +87,7 @@ fn growth(kernels: &[&KernelChange]) -> Nanoseconds {
     kernels.iter().map(|kernel| kernel.growth_ns()).sum()
 }
 
-/// These changes of the launches of a kernel, and the time of one where a trace tells it.
+/// The facts of these launch changes of a kernel, with the mean time of a launch in a trace.
 pub fn launch<'a>(
     facts: &Facts,
     kernel: &KernelChange,
@@ -100,13 +99,14 @@ pub fn launch<'a>(
     changes.chain(mean).map(Fact::from).collect()
 }
 
-/// True for another grid.
+/// True for a change of the grid.
 pub fn is_grid(change: &LaunchChange) -> bool {
     matches!(change, LaunchChange::Grid(..))
 }
 
-/// The same kernels with other registers, memory or blocks. What a call says of grids and of
-/// local memory that grew are causes of their own, and occupancy follows from the others.
+/// Finds kernels that were compiled differently: other registers, memory or blocks. In a call,
+/// grids and larger local memory are causes of their own, and occupancy follows from the other
+/// figures.
 pub fn recompiled(facts: &Facts) -> Option<Found> {
     let follows = |change: &LaunchChange| matches!(change, LaunchChange::Occupancy(..));
     let of_a_call = facts.call().is_some();
@@ -133,13 +133,13 @@ pub fn recompiled(facts: &Facts) -> Option<Found> {
     Some(candidate.growing(growth(&kernels)))
 }
 
-/// True where there is more local memory.
+/// True for a growth of local memory.
 fn spilled(change: &LaunchChange) -> bool {
     matches!(*change, LaunchChange::LocalMemory(before, after) if after > before)
 }
 
-/// Threads have more local memory in a call: registers that spill go through the caches at
-/// each use.
+/// Finds more local memory of threads in a call: spilled registers go through the caches at each
+/// use.
 pub fn spills(facts: &Facts) -> Option<Found> {
     facts.call()?;
     let kernels = facts.kernels.iter();
@@ -151,7 +151,7 @@ pub fn spills(facts: &Facts) -> Option<Found> {
     Found::resting_on(Cause::Spills, evidence.collect(), 0.85)
 }
 
-/// Kernels that execute more instructions, where hardware counted them.
+/// Finds kernels that execute more instructions, where hardware counters were read.
 pub fn more_instructions(facts: &Facts) -> Option<Found> {
     let lines = &facts.account.as_ref()?.lines;
     let more = lines.iter().filter(|line| more_work(&line.item).is_some());
@@ -159,7 +159,7 @@ pub fn more_instructions(facts: &Facts) -> Option<Found> {
     Found::resting_on(Cause::MoreInstructions, evidence.collect(), 0.6)
 }
 
-/// Kernels that are launched as before and take longer: not their launch's fault.
+/// Finds kernels with equal launches that take longer, for which the launch is not the reason.
 pub fn same_launch(facts: &Facts) -> Option<Found> {
     let worth = facts.traces()?.head.busy_ns * WORTH;
     let slower = facts.kernels.iter().filter(|kernel| {
@@ -179,8 +179,8 @@ pub fn same_launch(facts: &Facts) -> Option<Found> {
     Some(Found::new(Cause::SameLaunch, evidence, 0.35).growing(growth(&slower)))
 }
 
-/// More launches, those that move data aside: they are `copies-added`. None before: the
-/// census saw nothing, or the worker runs on the host.
+/// Finds more launches of kernels that compute; those that move data are `copies-added`. A base
+/// without any launch has no census, or its worker runs on the host.
 pub fn added(facts: &Facts) -> Option<Found> {
     let (mut count, mut growth) = (Sides::new(0.0, 0.0), Nanoseconds::ZERO);
     for kernel in facts.kernels.iter().filter(|k| !moves_data(k.called())) {
@@ -190,7 +190,7 @@ pub fn added(facts: &Facts) -> Option<Found> {
             growth += kernel.growth_ns();
         }
     }
-    // Each launch comes with a gap before it.
+    // Each launch has a gap before it.
     let idle = facts
         .waits
         .map(|sides| sides.head.idle_ns - sides.base.idle_ns);
@@ -202,8 +202,8 @@ pub fn added(facts: &Facts) -> Option<Found> {
     })
 }
 
-/// More modules loaded in steady state: something is compiled or tuned again each time. Of
-/// a whole program it may be no more than another warm-up.
+/// Finds modules that are loaded in steady state, because something is compiled or tuned again each
+/// time. Not reported for a whole program, where it may just be another warm-up.
 pub fn modules_loaded(facts: &Facts) -> Option<Found> {
     let loads = facts.more("module_loads")?;
     let order = match facts.source {
@@ -215,8 +215,8 @@ pub fn modules_loaded(facts: &Facts) -> Option<Found> {
     Some(Found::new(Cause::ModulesLoaded, evidence, order))
 }
 
-/// A counted function that a call of the head enters more often, with the host's time in it. A
-/// side that lacks the count was not counted: it is not 0.
+/// A counted function that the head's call enters more often, with the host time spent in it.
+/// `None` if a side lacks the count, which does not mean 0.
 fn entered(facts: &Facts, name: &str) -> Option<Vec<Fact>> {
     let (base, head) = facts.structures()?;
     let both = Sides::both(base.counts.get(name), head.counts.get(name))?;
@@ -228,8 +228,8 @@ fn entered(facts: &Facts, name: &str) -> Option<Vec<Fact>> {
     (count.growth() > 0.0).then(|| evidence.collect())
 }
 
-/// Counted functions that a steady call should not enter, or not so often: a backend
-/// selected or a kernel or graph compiled again. Those of autotuning are `retuned`.
+/// Finds counted functions that a steady call enters more often: a backend is selected again, or a
+/// kernel or graph is compiled again. Autotuning is `retuned`.
 pub fn events_added(facts: &Facts) -> Option<Found> {
     let (_, head) = facts.structures()?;
     let retuned = [CALLS, AUTOTUNE].concat();
@@ -239,7 +239,7 @@ pub fn events_added(facts: &Facts) -> Option<Found> {
     Found::resting_on(Cause::EventsAdded, evidence.collect(), order)
 }
 
-/// An autotuner tunes again; the evidence names the lengths that the call saw.
+/// Finds an autotuner that tunes again; the evidence has the number of lengths in the call.
 pub fn retuned(facts: &Facts) -> Option<Found> {
     let mut evidence = entered(facts, &[CALLS, AUTOTUNE].concat())?;
     if let Some(ParamValue::Int(lengths)) = facts.call()?.head.effective.get("lengths") {
@@ -249,16 +249,16 @@ pub fn retuned(facts: &Facts) -> Option<Found> {
     Some(Found::new(Cause::Retuned, evidence, 0.97))
 }
 
-/// Modules that are loaded late without anything being compiled again: what a program
-/// first uses at its end.
+/// The number of modules that a program may load late, without compiling anything again, because it
+/// first uses them at its end.
 const LATE: u64 = 2;
 
-/// Modules a repetition from which code is compiled again and again, rather than loaded
-/// when it is first used.
+/// The number of modules per repetition from which code is compiled again and again, rather than
+/// loaded at its first use.
 const AGAIN: f64 = 0.05;
 
-/// Code that is still loaded once a program is steady: something is compiled or tuned
-/// again.
+/// Finds code that is still loaded in the steady part of a program, because something is compiled
+/// or tuned again.
 pub fn still_loading(standing: &OneTrace) -> Option<Found> {
     let (loads, part) = (standing.late_loads?, standing.late);
     let each = loads as f64 / standing.repeats;
@@ -277,7 +277,7 @@ pub fn still_loading(standing: &OneTrace) -> Option<Found> {
         .map(|kernel| (versions(kernel), kernel))
         .max_by_key(|(versions, _)| *versions)
         .filter(|(versions, _)| *versions > 1);
-    // Loading by itself does not tell why; one kernel in several versions does.
+    // Loading alone does not show why; a kernel in several versions does.
     let cause = match varied {
         None => Cause::ModulesLoaded,
         Some((versions, kernel)) => {
@@ -290,11 +290,11 @@ pub fn still_loading(standing: &OneTrace) -> Option<Found> {
     Some(Found::new(cause, evidence, 0.85))
 }
 
-/// In how many ways a kernel was compiled, as far as its launches tell.
+/// The number of versions in which a kernel was compiled, as far as its launches show.
 fn versions(kernel: &KernelRow) -> usize {
     let shapes = kernel.shapes.iter();
     if moves_data(&kernel.name) {
-        // One name of many kernels.
+        // Many different kernels share such a name.
         return 0;
     }
     let versions = shapes.map(|shape| {

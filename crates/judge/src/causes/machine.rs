@@ -1,5 +1,5 @@
-//! The machine, not the code: its clock, what held that back, who else was there. And what
-//! surrounds the same launches: another library or compiler, or nothing that is known.
+//! Causes outside the code: the clock frequency, throttling and other processes; a version of a
+//! library or compiler; or nothing that is known.
 
 use super::facts::{Facts, Found};
 use crate::judgement::{Cause, Difference, Fact};
@@ -8,12 +8,12 @@ use regatta_core::record::Conditions;
 use regatta_worker::joined::Joined;
 use regatta_worker::units::{Ratio, Share};
 
-/// Smaller differences of the clock are its resolution.
+/// The resolution of the clock frequency, as a relative difference.
 const SMALLEST: f64 = 0.01;
 
-/// The device ran at another clock, which moved the way the time did, far enough to explain
-/// at least half of it. Work bound by memory slows less than its clock, so more than all of
-/// a change may be explained.
+/// Finds another clock frequency of the device, which explains the change of time at least by half.
+/// Work that is bound by memory slows less than the clock, so the clock may explain more than the
+/// whole change.
 pub fn clock(facts: &Facts) -> Option<Found> {
     let pair = facts.call()?;
     let Sides { base, head } = pair.clock_mhz()?;
@@ -37,7 +37,7 @@ pub fn clock(facts: &Facts) -> Option<Found> {
     Some(Found::new(cause, evidence, order))
 }
 
-/// A change of structure explains better than a condition that came with it.
+/// Lowers the order of a condition if the structure changed, since that explains a change better.
 fn unless_restructured(facts: &Facts, alone: f64, beside: f64) -> f64 {
     if facts.same_structure() {
         alone
@@ -46,7 +46,8 @@ fn unless_restructured(facts: &Facts, alone: f64, beside: f64) -> f64 {
     }
 }
 
-/// A condition that a larger share of the slower side's invocations were under, where time moved.
+/// A condition under which a larger share of the slower side's invocations ran, if the time
+/// changed.
 fn condition(
     facts: &Facts,
     (cause, what): (Cause, &str),
@@ -77,15 +78,15 @@ fn condition(
     })
 }
 
-/// The device held its clocks back. The clock that is read between samples need not show it:
-/// a board at its power limit lowers its clock under load alone.
+/// Finds throttling. The clock that is read between samples need not show it: a board at its power
+/// limit lowers its clock only under load.
 pub fn throttled(facts: &Facts) -> Option<Found> {
     let cause = (Cause::Throttled, "the device held its clocks back");
     let reasons = |conditions: &Conditions| conditions.throttle_reasons.iter().joined(", ");
     condition(facts, cause, |conditions| conditions.throttled, reasons)
 }
 
-/// Other processes computed on the device.
+/// Finds other processes that used the device.
 pub fn shared_device(facts: &Facts) -> Option<Found> {
     let words = "other processes computed on the device";
     let cause = (Cause::SharedDevice, words);
@@ -93,12 +94,12 @@ pub fn shared_device(facts: &Facts) -> Option<Found> {
     condition(facts, cause, |conditions| conditions.shared, most)
 }
 
-/// Versions named in the evidence.
+/// The largest number of versions in the evidence.
 const MAX_NAMED: usize = 4;
 
-/// Versions of the case's worker that changed, where time did too. Equal launches with other
-/// versions leave the code inside the kernels; without a structure to compare, or with
-/// another one, versions may only be the occasion.
+/// Finds versions of the case's worker that changed together with the time. With equal launches,
+/// only the code inside the kernels can differ. With another structure, or none to compare, the
+/// versions may only be the occasion.
 pub fn versions(facts: &Facts) -> Option<Found> {
     let versions = &facts.call()?.versions;
     if versions.is_empty() || !facts.moved() {

@@ -1,15 +1,15 @@
-//! Why something takes longer: rules by subject, over one view of what is known.
+//! The causes of a slowdown: rules, one file for each subject, that read one view of the facts.
 //!
-//! [`facts`] is that view, made from two records of a case (`Pair`) or from two traces;
-//! [`OneTrace`] is that of one trace. A rule says at most one thing, with the figures it saw,
-//! and each cause is decided and reported in one place. A trace knows when each launch ran and
-//! for how long, so its evidence has times, and a launch that costs no time is not a cause.
+//! [`facts`] has that view of two records of a case (`Pair`) or of two traces; [`OneTrace`] is the
+//! view of a single trace. A rule returns at most one finding with the figures that it read, and
+//! each cause is decided and reported in one place. A trace has the time of each launch, so its
+//! evidence has times, and a launch that costs no time is not a cause.
 //!
-//! If a change has a breakdown, a finding has the share of the lines that it is about
-//! ([`facts::accounted`]), and what accounts for less than half comes after what accounts for more, by
-//! how much that is. Of two that account alike, the one nearer to the root comes first: exact
-//! facts that suffice to explain a change before exact facts that may, and both before conditions
-//! that came with it.
+//! If a change has a breakdown, a finding gets the share of the lines that it concerns
+//! ([`facts::accounted`]). Findings that account for less than half of a slowdown come after those
+//! that account for more, ordered by their share. Of two with the same share, the one nearer to the
+//! root comes first: exact facts that suffice to explain a change, then exact facts that may, then
+//! conditions that came with it.
 
 mod copies;
 mod facts;
@@ -29,11 +29,12 @@ use facts::EXPLAINS;
 use regatta_core::machine::{MODULE_LOADS, Recording, SteadyPart, Summary, calls_within};
 use regatta_worker::units::{Nanoseconds, Ratio};
 
-/// The largest factor on the order of a finding that accounts for less than half of a
-/// slowdown: the less it accounts for, the less is left.
+/// The factor on the order of a finding that accounts for just under half of a slowdown; it falls
+/// with the share.
 const MINOR: f64 = 0.55;
 
-/// The factor for findings that account for almost nothing: among these the root comes first.
+/// The smallest factor, for findings that account for almost nothing; among these, the one nearest
+/// to the root comes first.
 const MIN_FACTOR: f64 = 0.1;
 
 type Rule = fn(&Facts) -> Option<Found>;
@@ -73,7 +74,7 @@ const RULES: [Rule; 32] = [
     processor::slower_function,
 ];
 
-/// Everything that the rules find, the most likely cause first.
+/// Applies all rules; the most likely cause comes first.
 pub fn found(facts: &Facts) -> Vec<Found> {
     let mut candidates = parallelism::less_parallel(facts);
     candidates.extend(RULES.iter().filter_map(|rule| rule(facts)));
@@ -83,9 +84,9 @@ pub fn found(facts: &Facts) -> Vec<Found> {
     candidates
 }
 
-/// Ranks findings by their share. One that accounts for less than half of a slowdown, or for a
-/// gain, accompanied it rather than caused it. One whose time is not known keeps its rank; of two
-/// with the same rank, the one that accounts for more comes first.
+/// Orders findings by their share. One that accounts for less than half of a slowdown, or for a
+/// gain, accompanied it rather than caused it. One whose time is unknown keeps its order. Of two
+/// with the same order, the one that accounts for more comes first.
 fn rank_by_share(facts: &Facts, candidates: &mut [Found]) {
     let slower = facts.ratio > Ratio::grown_by(facts.threshold);
     for one in candidates.iter_mut() {
@@ -110,7 +111,7 @@ fn rank_by_share(facts: &Facts, candidates: &mut [Found]) {
     candidates.sort_by(|a, b| growth(b).total_cmp(&growth(a)));
 }
 
-/// The causes of a change between two records, the largest first; and the breakdown of the
+/// The causes of a change between two records, the most likely first, and the breakdown of the
 /// time.
 pub fn explained(pair: &Pair) -> (Vec<Finding>, Option<Account>) {
     let facts = pair.facts();
@@ -121,8 +122,8 @@ pub fn explained(pair: &Pair) -> (Vec<Finding>, Option<Account>) {
     )
 }
 
-/// The findings about one trace, the most important first. A finding does not say that something got
-/// worse; only that it costs, and what it is.
+/// The findings in a single trace, the most important first. Without a second trace, a finding only
+/// says that something costs time, not that it got worse.
 pub fn standing_out(standing: &OneTrace) -> Vec<Finding> {
     let mut candidates: Vec<Found> = parallelism::few_blocks(standing).collect();
     candidates.extend(kernels::still_loading(standing));
@@ -135,9 +136,9 @@ pub fn standing_out(standing: &OneTrace) -> Vec<Finding> {
         .collect()
 }
 
-/// One trace, as the rules see it: its steady part, or else all of it.
+/// A single trace, in the form that the rules read: its steady part, or else all of it.
 pub struct OneTrace<'a> {
-    /// In figures.
+    /// The figures of that part.
     pub of: &'a Summary,
     /// The number of repetitions.
     pub repeats: f64,
@@ -145,12 +146,12 @@ pub struct OneTrace<'a> {
     pub each: &'static str,
     /// Modules loaded once the program should be steady, where that is known.
     pub late_loads: Option<u64>,
-    /// When that is.
+    /// The part of the program in which `late_loads` were counted, as text.
     pub late: &'static str,
 }
 
 impl<'a> OneTrace<'a> {
-    /// A recording that has this summary, and this part that repeats.
+    /// The view of `recording`, whose summary is `whole` and whose repeating part is `steady`.
     pub fn new(
         recording: &Recording,
         whole: &'a Summary,
@@ -176,18 +177,18 @@ impl<'a> OneTrace<'a> {
         }
     }
 
-    /// True when it is of a part that repeats.
+    /// True if the view is of a part that repeats.
     pub fn is_steady(&self) -> bool {
         !self.each.is_empty()
     }
 
-    /// The share of one repetition in a total.
+    /// The time of one repetition, from the total over all.
     pub fn time(&self, total_ns: u64) -> Nanoseconds {
         Nanoseconds::whole(total_ns) / self.repeats
     }
 }
 
-/// From when to when the second half of a recording is.
+/// The time range of the second half of a recording.
 fn second_half(recording: &Recording) -> Option<Range<u64>> {
     let first = recording.operations.first()?.start_ns;
     let last = recording.operations.iter().map(|o| o.end_ns).max()?;

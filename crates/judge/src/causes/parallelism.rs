@@ -1,7 +1,7 @@
 //! Less of the device does the work: fewer blocks, threads or independent pieces.
 //!
-//! This is the bug the tool exists for: a sentinel lost on its way made one block
-//! do what 157 had done, with the same kernel and the same result.
+//! The tool exists for this bug: a sentinel value was lost, and one block did the work of 157, with
+//! the same kernel and the same result.
 
 use super::OneTrace;
 use super::facts::{Facts, Found, MAX_NAMED, Pair};
@@ -12,14 +12,15 @@ use regatta_core::machine::{Became, KernelChange, KernelRow, LaunchShape, short}
 use regatta_worker::case::ParamValue;
 use regatta_worker::units::{Nanoseconds, Ratio, Share, part_of};
 
-/// The factor from which on fewer blocks explain much; losing a tenth of them explains little.
+/// The loss of blocks, as a factor, from which it explains much; losing a tenth of them explains
+/// little.
 const MUCH: f64 = 1.5;
 
-/// Parts of the names of parameters that say into how many pieces work is cut.
+/// Substrings of parameter names whose value is the number of pieces that work is divided into.
 const PIECES: [&str; 7] = ["split", "thread", "block", "task", "worker", "cta", "warp"];
 
-/// Finds what went down: of a call everything together, of traces a finding for each
-/// kernel, with its times.
+/// Finds kernels, threads and parameters that divide the work into fewer pieces: one finding for a
+/// call, and one for each kernel of a trace, with its times.
 pub fn less_parallel(facts: &Facts) -> Vec<Found> {
     let lost = |kernel: &&KernelChange| kernel.became == Became::Same && kernel.fewer > 1.0;
     let lost = facts.kernels.iter().filter(lost);
@@ -73,8 +74,8 @@ fn in_a_trace(facts: &Facts, kernel: &KernelChange) -> Found {
     candidate.growing(kernel.growth_ns()).worse(slower)
 }
 
-/// A tuner chose another configuration: what else differs of its kernel follows from that, and
-/// says nothing of the code.
+/// Finds another configuration chosen by a tuner. Other differences of its kernel follow from that,
+/// and say nothing about the code.
 pub fn tuner_chose(facts: &Facts) -> Option<Found> {
     let pair = facts.call()?;
     let tuned = tuners::changed(pair.base, pair.head).into_iter();
@@ -82,16 +83,16 @@ pub fn tuner_chose(facts: &Facts) -> Option<Found> {
     Found::resting_on(Cause::TunerChose, evidence.collect(), 0.98)
 }
 
-/// The same request became another parameter: a default or a heuristic changed. Those that
-/// cut work into fewer pieces are `less-parallel`.
+/// Finds effective parameters that differ for the same request, because a default or a heuristic
+/// changed. Those that divide the work into fewer pieces are `less-parallel`.
 pub fn parameter_changed(facts: &Facts) -> Option<Found> {
     let changed = parameters(facts.call()?).filter(|(_, fewer)| fewer.is_none());
     let changed = changed.map(|(parameter, _)| parameter).collect();
     Found::resting_on(Cause::ParameterChanged, changed, 0.85)
 }
 
-/// Parameters that changed and no tuner chose, and how many times fewer pieces work is cut
-/// into, where one says that.
+/// Parameters that changed without a tuner; for one that divides work, the factor by which the
+/// number of pieces fell.
 fn parameters(pair: &Pair) -> impl Iterator<Item = (Fact, Option<f64>)> {
     let tuned = tuners::changed(pair.base, pair.head);
     let changed = structure::parameters(pair.base, pair.head);
@@ -111,11 +112,11 @@ fn parameters(pair: &Pair) -> impl Iterator<Item = (Fact, Option<f64>)> {
     })
 }
 
-/// Share of all kernels' time from which a launch dominates.
+/// The share of all kernels' time from which a launch is reported.
 const DOMINATES: Share = Share(0.2);
 
-/// Launches with fewer blocks than the device has multiprocessors, in a kernel that
-/// dominates.
+/// Finds launches of a single trace that have fewer blocks than the device has multiprocessors and
+/// take much of the time.
 pub fn few_blocks<'a>(standing: &'a OneTrace) -> impl Iterator<Item = Found> + 'a {
     let summary = standing.of;
     summary.kernels.iter().filter_map(move |kernel| {
@@ -132,7 +133,7 @@ pub fn few_blocks<'a>(standing: &'a OneTrace) -> impl Iterator<Item = Found> + '
             standing.each,
             part.share_of(whole)
         ));
-        // A few multiprocessors without a block cost little.
+        // A few idle multiprocessors cost little.
         let half = 2 * filled <= u64::from(sms);
         let order = if half { 0.9 } else { 0.4 };
         let dominates = whole > Nanoseconds::ZERO && part.share_of(whole) >= DOMINATES;

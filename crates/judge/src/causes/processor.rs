@@ -1,5 +1,5 @@
-//! A call on a processor: its threads and their waits, memory that it keeps, and numbers that are
-//! slow to compute with.
+//! Causes of a call on a CPU: its threads and their waits, memory that it keeps, and numbers that
+//! are slow to compute with.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ use regatta_core::record::{CaseRecord, Invocation};
 use regatta_core::suite::Metric;
 use regatta_worker::units::{Digits, Nanoseconds, Ratio, counted};
 
-/// The place in which a suite sets the number of threads.
+/// The place in which to set the number of threads, as part of a sentence.
 pub const THREADS_KEY: &str = "(polars: POLARS_MAX_THREADS) before the command, or in `env` of the \
                                suite's environment";
 
-/// The cost of denormal numbers, and what helps.
+/// The cost of denormal numbers, and the remedy.
 pub const FLUSH: &str = "such an operation may take 100 times as long; flush denormals to zero, \
                          or scale the values";
 
@@ -30,30 +30,31 @@ pub const FREE: &str = "free what a call allocates, or bound the cache that keep
 const KEEP: &str = "the allocator gives memory back after a call: keep the arrays of a call, or \
                         set MALLOC_TRIM_THRESHOLD_ and MALLOC_MMAP_THRESHOLD_";
 
-/// A page fault takes so long at least.
+/// The least time of a page fault, in nanoseconds.
 const FAULT_NS: f64 = 250.0;
 
-/// Page faults, collections of garbage and memory explain a slowdown from this part of it on.
+/// The share of a slowdown from which page faults, garbage collections or memory explain it.
 const MIN_PART: f64 = 0.1;
 
 /// The remedy for collections of garbage.
 const FEWER_OBJECTS: &str = "create fewer objects, or keep them; gc.set_threshold() makes \
                              collections rarer, gc.freeze() leaves old objects out";
 
-/// Memory that a call allocates and writes to takes so long a byte at most.
+/// The longest time for allocating and writing a byte, in nanoseconds.
 const BYTE_NS: f64 = 1.0;
 
-/// So many times its CPU time a call takes that waits.
+/// The ratio of a call's time to its CPU time from which the call is said to wait.
 const MANY: f64 = 3.0;
 
-/// So many times what it was is more of a figure that varies.
+/// The ratio of head to base from which a figure that varies is said to have grown.
 const MORE: f64 = 1.5;
 
-/// So many times what it was is a longer time of a function: parts of a call differ from profile to
-/// profile.
+/// The ratio of head to base from which a function takes longer; shares of a call vary from profile
+/// to profile.
 const LONGER: f64 = 1.25;
 
-/// For so much of the time of a call its threads wait for cores, together, where that is much.
+/// The summed waits of a call's threads for cores, over the time of the call, from which they are
+/// reported.
 const WAITING: f64 = 0.5;
 
 /// The threads that computed in a call: the median over invocations.
@@ -66,8 +67,8 @@ fn times_cpu(record: &CaseRecord) -> Option<f64> {
     record.median_of(|one| Some(one.values.get(Metric::Device)? / one.values.get(Metric::CpuTime)?))
 }
 
-/// The time for which the threads of a call wait for cores, as a part of the call's. Of a single
-/// thread they are not in the time.
+/// The summed waits of a call's threads for cores, over the time of the call. 0 for a single
+/// thread, whose waits are not in its time.
 fn waits(record: &CaseRecord) -> Option<f64> {
     let part = |one: &Invocation| Some(one.waited_ns?.0 / one.values.get(Metric::Device)?);
     let several = threads(record)? > 1.0;
@@ -78,13 +79,14 @@ fn waits(record: &CaseRecord) -> Option<f64> {
     }
 }
 
-/// The waits for cores of a call on several threads, where they are much of it. Threads that wait
-/// for each other in a loop take CPU time meanwhile, so a call need not take many times that.
+/// The waits for cores of a call on several threads, if they are at least [`WAITING`]. Threads that
+/// spin for each other use CPU time meanwhile, so such a call need not take many times its CPU
+/// time.
 pub fn much_waiting(record: &CaseRecord) -> Option<f64> {
     waits(record).filter(|part| *part >= WAITING)
 }
 
-/// The waits of a call for cores as a sentence, with what to set.
+/// The waits of a call for cores as a sentence, with the remedy.
 pub fn waiting_words(record: &CaseRecord, part: f64) -> String {
     let many = times_cpu(record).filter(|times| *times >= MANY).map(Digits);
     let part = Digits(part);
@@ -95,27 +97,27 @@ pub fn waiting_words(record: &CaseRecord, part: f64) -> String {
     format!("{figure}; OMP_NUM_THREADS=1 {THREADS_KEY}, measures the code")
 }
 
-/// Growth of resident memory in bytes a call, where half of the invocations had it: in one an
-/// allocator may just have taken more from the system.
+/// The growth of resident memory in bytes per call, if half of the invocations show one. In a
+/// single invocation, an allocator may just have taken more from the system.
 pub fn growth(record: &CaseRecord) -> Option<f64> {
     let usual = record.median_of(|one| Some(one.growth_bytes_per_call.unwrap_or(0.0)));
     usual.filter(|bytes| *bytes > 0.0)
 }
 
 impl Pair<'_> {
-    /// The threads that computed in a call, where both sides know them.
+    /// The threads that computed in a call, if both sides know their number.
     pub fn threads(&self) -> Option<Sides<f64>> {
         Sides::both(threads(self.base), threads(self.head))
     }
 }
 
-/// Threads beyond the cores of a machine. One more is often the thread that hands out the work: in a
-/// call of 12 µs it computes for as long as those that it is handed to.
+/// The number of threads, if it exceeds the cores by more than one. One more is often the thread
+/// that distributes the work: in a call of 12 µs it computes as long as the others.
 pub fn too_many_threads(record: &CaseRecord, cores: Option<u32>) -> Option<f64> {
     threads(record).filter(|threads| cores.is_some_and(|cores| *threads > f64::from(cores + 1)))
 }
 
-/// More threads compute than did, and than the machine has cores.
+/// Finds more threads than before, and more than the machine has cores.
 pub fn oversubscribed(facts: &Facts) -> Option<Found> {
     let pair = facts.call()?;
     let cores = pair.cores?;
@@ -129,7 +131,7 @@ pub fn oversubscribed(facts: &Facts) -> Option<Found> {
     Some(Found::new(Cause::Oversubscribed, evidence, 0.9))
 }
 
-/// The threads of a call wait for cores, and did so less.
+/// Finds threads that wait for cores longer than before.
 pub fn waiting_for_cores(facts: &Facts) -> Option<Found> {
     let pair = facts.call().filter(|_| facts.moved())?;
     let part = much_waiting(pair.head)?;
@@ -140,7 +142,8 @@ pub fn waiting_for_cores(facts: &Facts) -> Option<Found> {
     Some(Found::new(Cause::WaitingForCores, vec![words], 0.9))
 }
 
-/// A call takes many times its CPU time, and did not, and no thread of it waits for a core.
+/// Finds a call that takes many times its CPU time, and did not before, although no thread waits
+/// for a core.
 pub fn blocked(facts: &Facts) -> Option<Found> {
     let pair = facts.call().filter(|_| facts.moved())?;
     let (before, now) = (times_cpu(pair.base)?, times_cpu(pair.head)?);
@@ -156,21 +159,21 @@ pub fn blocked(facts: &Facts) -> Option<Found> {
     Some(Found::new(Cause::Blocked, vec![Fact::Figure(words)], 0.9))
 }
 
-/// More of the numbers that a call computes with are denormal.
+/// Finds a call that computes with more denormal numbers than before.
 pub fn denormals(facts: &Facts) -> Option<Found> {
     let count = facts.more(DENORMAL_VALUES)?;
     let evidence = vec![facts.counted(DENORMAL_VALUES, count), Fact::words(FLUSH)];
     Some(Found::new(Cause::Denormals, evidence, 0.8))
 }
 
-/// More results of operations are in a wider type than the inputs.
+/// Finds more results of operations in a wider type than the inputs.
 pub fn wider_type(facts: &Facts) -> Option<Found> {
     let count = facts.more(WIDER_RESULTS)?;
     let evidence = vec![facts.counted(WIDER_RESULTS, count), Fact::words(NARROW)];
     Some(Found::new(Cause::WiderType, evidence, 0.85))
 }
 
-/// A call keeps memory, and did not, or kept less.
+/// Finds a call that keeps more memory than before.
 pub fn memory_growth(facts: &Facts) -> Option<Found> {
     let pair = facts.call()?;
     let now = growth(pair.head)?;
@@ -180,14 +183,15 @@ pub fn memory_growth(facts: &Facts) -> Option<Found> {
     (now > MORE * before).then(|| Found::new(Cause::MemoryGrowth, evidence, 0.5))
 }
 
-/// True where so much more memory can take a part of what a call is slower by. It explains no gain.
+/// True if writing `more_bytes` can take [`MIN_PART`] of the slowdown. More memory explains no
+/// gain.
 pub fn explains_time(facts: &Facts, more_bytes: f64) -> bool {
     let part = |slower: Nanoseconds| more_bytes * BYTE_NS >= MIN_PART * slower.0;
     let is_faster = facts.ratio < Ratio::grown_by(facts.threshold).inverse();
     facts.slower_by().map_or(!is_faster, part)
 }
 
-/// Python collects garbage for longer, by a part of what a call is slower by.
+/// Finds garbage collections of Python that take longer, by at least [`MIN_PART`] of the slowdown.
 pub fn garbage(facts: &Facts) -> Option<Found> {
     let time = facts.more(GARBAGE_NS)?;
     let slower_ns = facts.slower_by()?.0;
@@ -203,8 +207,8 @@ pub fn garbage(facts: &Facts) -> Option<Found> {
     Some(Found::new(Cause::GarbageCollection, evidence, 0.87))
 }
 
-/// A function takes longer, by most of what a call is slower by. Its part of a call is a profiler's,
-/// which stretches quick functions.
+/// Finds the function that grew most, if it accounts for at least half of the slowdown. Its share
+/// of a call comes from a profiler, which lengthens quick functions.
 pub fn slower_function(facts: &Facts) -> Option<Found> {
     if facts.clock != TimeSource::Wall {
         return None;
@@ -231,8 +235,7 @@ pub fn slower_function(facts: &Facts) -> Option<Found> {
     Some(Found::new(Cause::SlowerFunction, vec![time.into()], 0.5))
 }
 
-/// A call touches more pages that the system has to give it, and they take a part of what it is
-/// slower by.
+/// Finds more page faults, if they take at least [`MIN_PART`] of the slowdown.
 pub fn page_faults(facts: &Facts) -> Option<Found> {
     let pair = facts.call()?;
     let faults = |record: &CaseRecord| record.median_of(|one| one.page_faults.map(f64::from));

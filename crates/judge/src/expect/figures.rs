@@ -11,7 +11,7 @@ use regatta_core::record::{Built, CaseRecord, Outcome, RunHeader};
 use regatta_core::suite::{Expectation, Quantity, matches_name};
 use regatta_worker::case::CaseId;
 
-/// Holds each case that a limit selects, or each build, to it.
+/// Compares each case that a limit selects, or each build, with the limit.
 pub(super) fn results(
     rule: &Expectation,
     cases: &[ExpectedCase],
@@ -44,7 +44,7 @@ pub(super) fn results(
     results
 }
 
-/// A value, and what it was read off.
+/// The value of a limit's figure, and the launch or events that it was read from.
 fn figure(
     rule: &Expectation,
     record: &CaseRecord,
@@ -104,21 +104,22 @@ fn figure(
     }
 }
 
-/// A count of the worker's, or a figure of what the device did in a call.
+/// A count that the worker reports, or a figure of the device's activity in a call.
 fn figure_of(record: &CaseRecord, name: &str) -> Option<f64> {
     let activity = || record.activity.as_ref()?.figure(name);
     let counted = structure::count(record, name).map(|count| count as f64);
     counted.or_else(activity)
 }
 
-/// The host's time in the events of a count: a violated limit is
-/// reported with its cost on the first run.
+/// The host's time in the events of a count, so that a violated limit is reported with its cost on
+/// the first run.
 fn events(record: &CaseRecord, count: &str, number: u64) -> Option<String> {
     let name = count.strip_prefix("calls.")?;
     (number > 0).then(|| structure::events(record, name, number))
 }
 
-/// Copies as the worker counts them, or else kernels that move data, where it tells any.
+/// The number of copies that the worker counts, or else that of kernels that move data, if it
+/// reports launches.
 fn copies(structure: &Structure) -> Option<u64> {
     let moving = || structure.launches.iter().filter(|l| moves_data(&l.name));
     let counted = structure.counts.get("copies").copied();
@@ -126,7 +127,7 @@ fn copies(structure: &Structure) -> Option<u64> {
     counted.or(launched)
 }
 
-/// The launch with the most blocks among the kernels that a limit speaks of.
+/// The launch with the most blocks among the kernels that a limit selects.
 fn largest<'a>(rule: &Expectation, structure: &'a Structure) -> Result<&'a Launch, String> {
     let speaks_of = |launch: &&Launch| match &rule.kernel {
         Some(pattern) => matches_name(pattern, &normalised(&launch.name)),
@@ -146,8 +147,7 @@ fn grid_of(launch: &Launch) -> String {
     format!("grid {x}x{y}x{z} of {}", short(&normalised(&launch.name)))
 }
 
-/// Holds each build to a limit on builds. Where none is known, the limit is compared with nothing,
-/// and missing.
+/// Compares each build with a limit on builds. Without a known build, the result is missing.
 pub fn on_builds(rule: &Expectation, built: &BTreeMap<String, Built>) -> Vec<ExpectationResult> {
     if built.is_empty() {
         let unknown = "no build of what is there is known: `regatta build SUITE` measures that of \

@@ -1,29 +1,30 @@
-//! The places where a series changes its level.
+//! Finds the places where a series changes its level.
 //!
-//! Intervals of many lengths are searched for the place where the ranks on its two sides differ
-//! most (Pettitt, Applied Statistics 28, 1979), so that what goes up and comes down again is seen
-//! as well (Kovács, Bühlmann, Li & Munk, Biometrika 110, 2023). Whether the clearest of these
-//! places is a change, the [rule](crate::rule) of gates decides, by the runs on its two sides; the
-//! two parts are then searched again.
+//! In intervals of many lengths, the place is searched at which the ranks on the two sides differ
+//! most (Pettitt, Applied Statistics 28, 1979). With several lengths, a level that rises and falls
+//! again is found as well (Kovács, Bühlmann, Li & Munk, Biometrika 110, 2023). The
+//! [rule](crate::rule) of gates then decides whether the clearest of these places is a change, by
+//! the runs on its two sides. The two parts are searched again.
 
 use crate::rule::{BothSides, EXACT_LIMIT, FEWEST, Terms, compare};
 use regatta_core::record::median;
 
-/// Runs on each side of a change, at the least.
+/// The fewest runs on each side of a change.
 pub const SHORTEST: usize = 5;
 
-/// No place that is less clear than this many deviations is a change to the rule.
+/// The fewest deviations of the rank sum at which the rule is applied to a place.
 const CLEAR: f64 = 2.5;
 
-/// A step is preferred to a line if twice the difference of their log likelihoods exceeds this.
+/// A step is preferred to a line if twice the difference of their log likelihoods is at least this.
 const PLAINLY: f64 = 6.0;
 
-/// Values beyond so many deviations of their level count as if they were there.
+/// Values farther than this many deviations from their level are counted at this distance.
 const WILD: f64 = 3.5;
 
-/// The places where a series begins another level, ascending. `error` is the probability that a
-/// series without a change shows any: each place of each interval has its share. Of runs that are
-/// correlated with the next every second counts, or third, as that is as much as all of them tell.
+/// The ascending indices at which a series begins another level. `error` is the probability that a
+/// series without a change shows any; it is divided among the places of all intervals. If each run
+/// is correlated with the next, only every second or third is compared, since together they carry
+/// no more information.
 pub fn changes(values: &[f64], error: f64, correlation: f64) -> Vec<usize> {
     let intervals = intervals(values.len());
     let places: usize = intervals.iter().map(|(from, to)| to - from).sum();
@@ -55,7 +56,7 @@ pub fn changes(values: &[f64], error: f64, correlation: f64) -> Vec<usize> {
     changes
 }
 
-/// The last runs before a place and the first from it on: as many as the rule counts exactly.
+/// The last runs of `left` and the first of `right`, as many as the rule counts exactly.
 pub fn beside(left: &[f64], right: &[f64]) -> (Vec<f64>, Vec<f64>) {
     let after = right.len().min(EXACT_LIMIT / 2);
     let before = left.len().min(EXACT_LIMIT - after);
@@ -66,8 +67,8 @@ pub fn beside(left: &[f64], right: &[f64]) -> (Vec<f64>, Vec<f64>) {
     )
 }
 
-/// Intervals of the whole length, half of it, a quarter and so on, each half over the one
-/// before it.
+/// Intervals of the whole length, a half, a quarter and so on, each overlapping the previous one by
+/// half.
 fn intervals(length: usize) -> Vec<(usize, usize)> {
     let mut intervals = Vec::new();
     for part in 0.. {
@@ -92,17 +93,17 @@ struct ChangePoint {
     from: usize,
     to: usize,
     at: usize,
-    /// Deviations of the ranks' sum before it.
+    /// The distance of the rank sum before `at` from its mean, in standard deviations.
     clear: f64,
 }
 
 struct ChangeSearch<'v> {
     values: &'v [f64],
-    /// The error of one place.
+    /// The error probability of one place.
     error: f64,
-    /// Deviation of one run.
+    /// The standard deviation of one run.
     noise: f64,
-    /// Every how manieth run counts.
+    /// The stride with which runs are compared.
     every: usize,
 }
 
@@ -131,8 +132,8 @@ impl ChangeSearch<'_> {
         there.max_by(|a, b| a.clear.total_cmp(&b.clear))
     }
 
-    /// The place next to a change that leaves the least off the levels of its two sides: ranks of
-    /// a side that drifts say it less well.
+    /// Moves a change to the nearby place that minimises the distances of the runs from the levels
+    /// of its two sides. Where a side drifts, ranks locate the change less well.
     fn settled(&self, change: &ChangePoint) -> usize {
         let off = |at: &usize| {
             let sides = [&self.values[change.from..*at], &self.values[*at..change.to]];
@@ -148,14 +149,14 @@ impl ChangeSearch<'_> {
         best.unwrap_or(change.at)
     }
 
-    /// True where the rule shows a change and it stands out.
+    /// True if the rule shows a change and the change stands out.
     fn is_change(&self, change: &ChangePoint) -> bool {
         let (left, right) = (
             &self.values[change.from..change.at],
             &self.values[change.at..change.to],
         );
         let (base, head) = beside(left, right);
-        // Five a side are left: where these lie far apart, more of them would say no more.
+        // At least five values a side stay; where these lie far apart, more would change nothing.
         let every = self.every.min(base.len().min(head.len()) / FEWEST).max(1);
         let thinned = |side: Vec<f64>| -> Vec<f64> { side.into_iter().step_by(every).collect() };
         let (base, head) = (thinned(base), thinned(head));
@@ -164,9 +165,10 @@ impl ChangeSearch<'_> {
         comparison.is_some_and(|(shown, _)| shown.has_moved()) && self.stands_out(left, right)
     }
 
-    /// True where half of a change lies between the runs next to it, as many as tell half of it
-    /// from none by two deviations, and a step fits plainly better than a line through both
-    /// middles: what creeps or drifts has no day on which it changed.
+    /// True if at least half of the change lies between the neighbouring runs, and a step fits
+    /// clearly better than a line through the medians of both sides. The number of neighbouring
+    /// runs suffices to tell half of the change from none by two deviations. A drift has no day on
+    /// which it happened.
     fn stands_out(&self, left: &[f64], right: &[f64]) -> bool {
         let (low, high) = (middle(left), middle(right));
         let change = high - low;
@@ -176,7 +178,7 @@ impl ChangeSearch<'_> {
         let after = &right[..runs.min(right.len())];
         let jump = middle(after) - middle(before);
 
-        // One wild run is as far off as any.
+        // The distance of an outlier is limited.
         let off = |value: f64| value.abs().min(WILD * self.noise).powi(2);
         let (mut off_step, mut off_line) = (0.0, 0.0);
         let length = (left.len() + right.len()) as f64;
@@ -191,8 +193,9 @@ impl ChangeSearch<'_> {
     }
 }
 
-/// The correlation of a run with the next, by how far neighbours lie apart against runs that are
-/// far from each other; middle distances, which no change moves. 0 of too few runs to tell.
+/// The correlation of a run with the next, from the median distance of neighbours over that of runs
+/// far from each other. Medians are used because a change of level does not move them. 0 if there
+/// are too few runs.
 pub fn correlation(values: &[f64]) -> f64 {
     const FAR: usize = 10;
     const ENOUGH: usize = 24;
@@ -210,15 +213,16 @@ pub fn correlation(values: &[f64]) -> f64 {
     }
 }
 
-/// Standard deviation of a run, by the middle difference of neighbours, which no change moves.
+/// The standard deviation of a run, from the median difference of neighbours, which a change of
+/// level does not move.
 fn noise(values: &[f64]) -> f64 {
-    /// From a median of absolute deviations to a standard deviation.
+    /// The factor from a median absolute deviation to a standard deviation.
     const TO_DEVIATION: f64 = 1.4826;
     let apart = values.windows(2).map(|two| (two[1] - two[0]).abs());
     TO_DEVIATION * middle(&apart.collect::<Vec<_>>()) / f64::sqrt(2.0)
 }
 
-/// Ranks from 1; those of equal values are the mean of theirs.
+/// Ranks from 1; equal values share the mean of their ranks.
 fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_unstable_by(|a, b| values[*a].total_cmp(&values[*b]));
@@ -232,7 +236,7 @@ fn ranks(values: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// The median; 0 of none.
+/// The median; 0 without values.
 pub fn middle(values: &[f64]) -> f64 {
     median(values).unwrap_or(0.0)
 }

@@ -1,14 +1,14 @@
-//! Reads a history: when cases changed, which drift, and which changed together. For trends, never
-//! for the verdict of a gate.
+//! Finds trends in a history: when cases changed, which drift, and which changed together. A gate's
+//! verdict never uses them.
 //!
-//! Everything is computed on logarithms of times, run by run: the invocations of a run are one
-//! value here, since what differs from day to day is in all of them.
+//! Everything is computed on logarithms of times, with one value for each run: the effects that
+//! differ from day to day are in all invocations of a run.
 //!
-//! A shift that all cases of one run share is removed if it goes away with the run. A lasting
-//! shift, a step or a drift of all cases, is judged as a series of its own.
+//! A shift that all cases share is removed if it lasts for one run only. A lasting shift of all
+//! cases, a step or a drift, is judged as a series of its own.
 //!
-//! A case drifts if it gets slower without a step that stands out: the newest run is compared with
-//! the oldest one, without the steps between them, by the rule of gates.
+//! A case drifts if it gets slower without a clear step: the newest run is compared with the oldest
+//! one by the rule of gates, after the known steps between them are subtracted.
 
 mod changes;
 mod moved;
@@ -27,56 +27,56 @@ use serde::Serialize;
 /// Options of the analysis.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Options {
-    /// Which of the times.
+    /// The metric that is analysed.
     pub metric: Metric,
-    /// The run that the reference begins with.
+    /// The index of the first run of the reference.
     pub reference_from: usize,
 }
 
-/// The times of one case, in the runs that have one.
+/// The times of one case, in the runs that measured it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
-    /// Places of the runs in the history, ascending.
+    /// The indices of these runs in the history, ascending.
     pub runs: Vec<u32>,
-    /// The times of those runs.
+    /// The time in each of these runs.
     pub times: Vec<Nanoseconds>,
-    /// The same of each invocation, as far as they are kept.
+    /// The times of each run's invocations, as far as they are kept.
     pub values: Vec<Vec<Nanoseconds>>,
 }
 
 /// A change of level.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Step {
-    /// Place of the first run after it.
+    /// The index of the first run after the change.
     pub run: usize,
-    /// Place of the last run before it that has a time.
+    /// The index of the last run before the change that has a time.
     pub before: usize,
-    /// Level before: the median of the runs since the change before.
+    /// The level before: the median of the runs since the previous change.
     pub from_ns: Nanoseconds,
-    /// Level after.
+    /// The level after, to the next change.
     pub to_ns: Nanoseconds,
-    /// Runs after against runs before: the median of all ratios.
+    /// The runs after compared with the runs before: the median of all ratios.
     #[serde(flatten)]
     pub change: Comparison,
-    /// Runs after it, to the next change or the last run.
+    /// The number of runs after the change, to the next change or the last run.
     pub runs_after: usize,
 }
 
 /// The trend of one case.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Trend {
-    /// Runs that have a time of it.
+    /// The number of runs that have a time for the case.
     pub runs: usize,
-    /// Level now: the median of the runs since its last change, or of the last few where it
-    /// creeps.
+    /// The present level: the median of the runs since the last change, or of the last
+    /// [`REFERENCE`] runs where the case drifts.
     pub level_ns: Option<Nanoseconds>,
-    /// The newest run's time.
+    /// The time of the newest run.
     pub newest_ns: Option<Nanoseconds>,
-    /// Level of the reference.
+    /// The level of the reference runs.
     pub reference_ns: Option<Nanoseconds>,
     /// The changes of level, in order.
     pub steps: Vec<Step>,
-    /// The drift from the oldest run to the newest, without these steps between them.
+    /// The drift from the oldest run to the newest, after the steps between them are subtracted.
     pub creep: Option<Step>,
 }
 
@@ -86,43 +86,43 @@ impl Trend {
         Some(self.newest_ns? / self.reference_ns?)
     }
 
-    /// The level now over the reference.
+    /// The present level over the reference.
     pub fn since_reference(&self) -> Option<Ratio> {
         Some(self.level_ns? / self.reference_ns?)
     }
 }
 
-/// A case whose latest run gave no time.
+/// A case that has no time in its latest run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Lost {
-    /// Place of the run since when.
+    /// The index of the first run without a time.
     pub run: usize,
-    /// Why, in its latest run.
+    /// The reason in the latest run.
     pub reason: String,
 }
 
-/// Everything that a history says.
+/// The result of analysing a history.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trends {
-    /// The trend that all cases share, a factor on their medians; `None` with too few cases.
+    /// The trend that all cases share, as a factor on their medians; `None` with too few cases.
     pub shared: Option<Trend>,
     /// The trend of each case, by its number.
     pub cases: Vec<Trend>,
     /// Cases that changed together, in the order of the runs.
     pub events: Vec<Event>,
-    /// The drifts, that of all cases first.
+    /// The drifts: the one of all cases first, then those of groups of cases.
     pub crept: Vec<Crept>,
-    /// Cases whose latest run gave no time, by their number.
+    /// For each case, by its number, whether its latest run gave no time.
     pub lost: Vec<Option<Lost>>,
 }
 
-/// Who moved.
+/// The cases that changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "who", content = "which", rename_all = "lowercase")]
 pub enum Who {
     /// One case.
     Case,
-    /// Cases that share some tokens, as text: `all 12 cases of torch/efficient`.
+    /// Cases with common values on some axes, as text: `all 12 cases of torch/efficient`.
     Family(String),
     /// Cases with nothing in common.
     Several,
@@ -137,65 +137,65 @@ pub enum Who {
 /// A change that several cases may share.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Event {
-    /// Place of the first run after it.
+    /// The index of the first run after the change.
     pub run: usize,
-    /// Place of the run before.
+    /// The index of the run before it.
     pub before: usize,
-    /// Who moved.
+    /// The cases that changed.
     #[serde(flatten)]
     pub who: Who,
     /// The cases by their numbers, the one that changed most first.
     pub cases: Vec<usize>,
-    /// The middle one of their changes.
+    /// The median of their changes.
     pub ratio: Ratio,
-    /// The change of the one that changed most, with its interval.
+    /// The change of the case that changed most, with its interval.
     pub most: Step,
-    /// The other differences between the two runs: revision, versions.
+    /// Differences of the code between the two runs: revision, versions.
     pub code: Vec<Mismatch>,
-    /// The same of what a time depends on beside the code: hard facts, the way of measuring.
+    /// Differences outside the code on which a time depends: hard facts, the method of measuring.
     pub machine: Vec<Mismatch>,
-    /// Versions and facts that changed within two runs of it: noise moves the place of a small
-    /// change.
+    /// Versions and facts that changed within two runs of it, since noise can move the place of a
+    /// small change.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nearby: Vec<Mismatch>,
 }
 
 impl Who {
-    /// True if the change is not one of the measured code.
+    /// True if the change is not due to the measured code.
     pub fn is_beside_the_code(&self) -> bool {
         matches!(self, Who::Machine | Who::Method)
     }
 }
 
 impl Event {
-    /// True where it got slower.
+    /// True if the cases got slower.
     pub fn is_slower(&self) -> bool {
         self.ratio > Ratio::ONE
     }
 }
 
-/// Cases that creep the same way.
+/// Cases that drift in the same direction.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Crept {
-    /// Who moved.
+    /// The cases that changed.
     #[serde(flatten)]
     pub who: Who,
-    /// The cases by their numbers, the one that crept farthest first.
+    /// The numbers of the cases, the one that drifted farthest first.
     pub cases: Vec<usize>,
-    /// The middle one of them.
+    /// The median of their drifts.
     pub ratio: Ratio,
 }
 
-/// Smaller changes are not reported.
+/// The smallest change that is reported.
 const THRESHOLD: Share = Share(0.01);
 
-/// Probability that a history in which nothing changed shows a change anywhere.
+/// The probability that a history in which nothing changed shows a change anywhere.
 const ERROR: f64 = 0.01;
 
-/// Runs that creep is measured from.
+/// The number of runs in the reference.
 pub const REFERENCE: usize = 10;
 
-/// Reads a history.
+/// Analyses a history.
 pub fn trends(history: &History, options: &Options) -> Trends {
     let all = series(history, options.metric);
     let (shared, cases) = found(&all, history.runs.len(), options);
@@ -210,7 +210,8 @@ pub fn trends(history: &History, options: &Options) -> Trends {
     }
 }
 
-/// False where other programs disturbed the metric. Load takes none of a call's CPU time.
+/// False where other programs disturbed the metric. CPU time counts always, because load does not
+/// use a call's CPU time.
 fn counts(times: &CaseTimes, metric: Metric) -> bool {
     !times.disturbed || metric == Metric::CpuTime
 }
@@ -232,7 +233,7 @@ pub fn series(history: &History, metric: Metric) -> Vec<Series> {
     all
 }
 
-/// The trend that all cases share over `runs` runs, and the trend of each.
+/// The trend that all cases share over `runs` runs, and the trend of each case.
 pub fn found(all: &[Series], runs: usize, options: &Options) -> (Option<Trend>, Vec<Trend>) {
     let error = ERROR / (all.len() + 1) as f64;
     let logs = all.par_iter().map(|series| logarithms(&series.times));
@@ -253,7 +254,7 @@ pub fn found(all: &[Series], runs: usize, options: &Options) -> (Option<Trend>, 
             Ends::new(&series, &steps, options).and_then(|ends| ends.creep(0.0, 1, &series));
         shared = Some(trend(&series, steps, creep, options));
     }
-    // A lasting change of the machine shows in most cases.
+    // A lasting state of the machine correlates the runs of most cases.
     let usual: Vec<f64> = logs.par_iter().map(|logs| correlation(logs)).collect();
     let usual = if usual.len() < FEW {
         0.0
@@ -269,7 +270,7 @@ pub fn found(all: &[Series], runs: usize, options: &Options) -> (Option<Trend>, 
             (steps, ends)
         })
         .collect();
-    // The common change of all cases between the oldest run and the newest belongs to these two days.
+    // The common change of all cases between the oldest run and the newest is due to the two days.
     let shifts = cases.iter().filter_map(|(_, ends)| ends.as_ref()?.shift());
     let shifts: Vec<f64> = shifts.collect();
     let days = if shifts.len() < FEW {
@@ -284,7 +285,7 @@ pub fn found(all: &[Series], runs: usize, options: &Options) -> (Option<Trend>, 
     (shared, cases.collect())
 }
 
-/// As much of the correlation of one series as cannot be chance.
+/// The part of a series' correlation that chance does not explain.
 fn own_correlation(logs: &[f64]) -> f64 {
     (correlation(logs) - 4.0 / (logs.len().max(1) as f64).sqrt()).max(0.0)
 }
@@ -293,7 +294,7 @@ fn logarithms(times: &[Nanoseconds]) -> Vec<f64> {
     times.iter().map(|time| time.0.ln()).collect()
 }
 
-/// The trend of a series with these changes.
+/// Makes the trend of a series from its changes.
 fn trend(
     series: &Series,
     steps: Vec<(usize, Step)>,
@@ -317,8 +318,8 @@ fn trend(
     }
 }
 
-/// The changes at these places that are as large as the threshold, each with its place; `logs`
-/// are the series' values without what all cases of a run share.
+/// The changes at `places` that reach the threshold, each with its index. `logs` are the logarithms
+/// of the series, without the shifts that all cases of a run share.
 fn steps(series: &Series, logs: &[f64], mut places: Vec<usize>) -> Vec<(usize, Step)> {
     loop {
         let mut ends = vec![0];
@@ -338,7 +339,7 @@ fn steps(series: &Series, logs: &[f64], mut places: Vec<usize>) -> Vec<(usize, S
             Some((at, step))
         });
         let steps: Vec<(usize, Step)> = steps.collect();
-        // The smallest goes first: without it, its neighbours are of more runs.
+        // The smallest change is dropped first, so that its neighbours are computed from more runs.
         let size = |step: &(usize, Step)| step.1.change.ratio.0.ln().abs();
         let smallest = steps.iter().min_by(|a, b| size(a).total_cmp(&size(b)));
         match smallest.filter(|step| size(step) < THRESHOLD.0.ln_1p()) {
@@ -348,7 +349,7 @@ fn steps(series: &Series, logs: &[f64], mut places: Vec<usize>) -> Vec<(usize, S
     }
 }
 
-/// Cases whose latest run gave no time of a metric, and since when.
+/// The cases that have no time of a metric in their latest run, and since which run.
 fn lost(history: &History, metric: Metric) -> Vec<Option<Lost>> {
     let mut lost: Vec<Option<Lost>> = vec![None; history.cases.len()];
     for (place, kept) in history.runs.iter().enumerate() {
@@ -373,11 +374,11 @@ fn lost(history: &History, metric: Metric) -> Vec<Option<Lost>> {
     lost
 }
 
-/// With fewer cases, the median case could be the case itself.
+/// The fewest cases with a common shift: with fewer, the median case could be the case itself.
 const FEW: usize = 8;
 
-/// The runs of enough cases, and the logarithm of the factor that all of them share: the middle
-/// one of how far cases are from their own medians.
+/// The runs with enough cases, and the logarithm of the factor that all cases of each share: the
+/// median distance of cases from their own medians.
 fn shared_factors(all: &[Series], logs: &[Vec<f64>], runs: usize) -> Option<(Vec<u32>, Vec<f64>)> {
     let mut away: Vec<Vec<f64>> = vec![Vec::new(); runs];
     for (series, logs) in all.iter().zip(logs) {
@@ -395,8 +396,8 @@ fn shared_factors(all: &[Series], logs: &[Vec<f64>], runs: usize) -> Option<(Vec
     (!runs.is_empty()).then_some((runs, factors))
 }
 
-/// Takes out of each case how far its runs are from the level that these changes of the factors
-/// leave.
+/// Subtracts from each case the distance of the shared factor from its level, where `places` are
+/// the changes of that level.
 fn take_out(
     runs: &[u32],
     factors: &[f64],
@@ -420,19 +421,19 @@ fn take_out(
     });
 }
 
-/// The place at which the reference of a series begins.
+/// The index in a series at which the reference begins.
 fn reference(series: &Series, options: &Options) -> usize {
     let before = |run: &u32| (*run as usize) < options.reference_from;
     series.runs.partition_point(before)
 }
 
-/// The day-to-day allowance: the oldest and the newest run were not measured in pairs.
+/// The day-to-day allowance, since the oldest and the newest run were not measured in pairs.
 const DAY: f64 = 0.03;
 
-/// The oldest comparable run and the newest, without the steps between them: logarithms of what
-/// their invocations took. Runs of fewer invocations than the rule takes count with their
-/// neighbours, as many as the reference has: five against five can show nothing but what lies far
-/// apart, and runs that creep lie apart themselves.
+/// The values of the oldest comparable run and of the newest, as logarithms, after the steps
+/// between them are subtracted. A run with fewer invocations than the rule needs is joined with its
+/// neighbours, as many as the reference has. Five against five values show only large differences,
+/// and runs that drift differ from each other already.
 struct Ends {
     from: usize,
     base: Vec<f64>,
@@ -459,14 +460,14 @@ impl Ends {
         })
     }
 
-    /// By how much the newest run lies above the oldest.
+    /// The logarithm of the newest run over the oldest.
     fn shift(&self) -> Option<f64> {
         let shift = shift(BothSides::new(&self.base, &self.head), THRESHOLD)?;
         Some(shift.ratio.0.ln())
     }
 
-    /// True if the series drifts by the [rule](crate::rule) of gates, without the shift that the two
-    /// days gave all cases.
+    /// The drift of the series by the [rule](crate::rule) of gates, if it shows one. `days` is the
+    /// common shift of all cases between the two days, which is subtracted.
     fn creep(&self, days: f64, cases: usize, series: &Series) -> Option<Step> {
         let head: Vec<f64> = self.head.iter().map(|log| log - days).collect();
         let values = BothSides::new(&self.base, &head);
@@ -486,8 +487,8 @@ impl Ends {
     }
 }
 
-/// The values of the first of these runs; where it has fewer than the rule takes, so many of it
-/// and those that follow.
+/// The values of the first of `runs`. If they are fewer than the rule needs, the values of the
+/// following runs are added, up to `together`.
 fn of_runs(mut runs: impl Iterator<Item = Vec<f64>>, together: usize) -> Option<Vec<f64>> {
     let mut sums = runs.next()?;
     if sums.len() < FEWEST {

@@ -1,4 +1,4 @@
-//! Who moved: cases that change with the same run are one event.
+//! Groups changes into events: cases that change with the same run are one event.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,17 +11,17 @@ use crate::judgement::Mismatch;
 use regatta_core::record::history::{About, History};
 use regatta_worker::units::{Nanoseconds, Ratio};
 
-/// Cases that change within so many runs of each other change together: noise moves the place
-/// of a small change.
+/// The largest distance in runs at which changes belong together: noise moves the place of a small
+/// change.
 const NEAR: usize = 2;
 
-/// Fewer cases than these have nothing in common.
+/// The fewest cases of which common values are sought.
 const FEWEST: usize = 3;
 
-/// The share from which on it is nearly all.
+/// The share of cases that counts as nearly all.
 const NEARLY_ALL: f64 = 0.8;
 
-/// Runs on each side that tell whether a case moved with all others.
+/// The number of runs on each side that show whether a case changed with all others.
 const BESIDE: usize = 20;
 
 /// The field of a difference of revisions.
@@ -53,7 +53,7 @@ pub(super) fn events(
         if with.len() < FEWEST {
             continue;
         }
-        // One that changed by much more has a reason of its own.
+        // A case that changed by much more has another reason.
         let usual = step.change.ratio.0.ln();
         let alike = |(_, other): &CaseStep| {
             let own = other.change.ratio.0.ln();
@@ -73,7 +73,7 @@ pub(super) fn events(
             let each = together.iter();
             events.extend(each.map(|(case, step)| context.event(step, vec![*case], false)));
         } else {
-            // A case may change twice within these few runs.
+            // A case may change twice within [`NEAR`] runs.
             let mut seen = BTreeSet::new();
             together.retain(|(case, _)| seen.insert(*case));
             let ratios: Vec<f64> = together
@@ -143,7 +143,7 @@ fn near(step: &Step, other: &Step) -> bool {
     within(step.run, other.run) && is_slower(step) == is_slower(other)
 }
 
-/// The run around which most cases change the same way, and which way.
+/// The run around which most cases change in the same direction, and true if they get slower.
 fn crowded(left: &[CaseStep]) -> (usize, bool) {
     let mut counts: BTreeMap<(bool, usize), usize> = BTreeMap::new();
     for (_, step) in left {
@@ -153,7 +153,7 @@ fn crowded(left: &[CaseStep]) -> (usize, bool) {
         let nearby = counts.range((slower, run.saturating_sub(NEAR))..=(slower, run + NEAR));
         nearby.map(|(_, count)| count).sum()
     };
-    // Among equals the run with most of them, and then the first.
+    // Among equal neighbourhoods, the run with most changes is chosen, then the first.
     let best = counts
         .iter()
         .max_by_key(|((slower, run), count)| (around((*slower, *run)), **count, usize::MAX - run));
@@ -166,8 +166,8 @@ struct Movers<'h> {
 }
 
 impl Movers<'_> {
-    /// The cases that moved with a step of what all share, the one that moved most first: none
-    /// where these are not nearly all of those there are.
+    /// The cases that changed with a shared step, the one that changed most first; empty unless
+    /// they are nearly all cases.
     fn all_moved(&self, step: &Step) -> Vec<usize> {
         let (mut there, mut moved) = (0, Vec::new());
         for (case, series) in self.all.iter().enumerate() {
@@ -183,7 +183,7 @@ impl Movers<'_> {
             there += 1;
             let own = (right / left).0.ln();
             let usual = step.change.ratio.0.ln();
-            // Half of it, and on the same side.
+            // At least half of the shared step, in the same direction.
             if own * usual.signum() >= 0.5 * usual.abs() {
                 moved.push((case, own.abs()));
             }
@@ -197,7 +197,7 @@ impl Movers<'_> {
 
     fn event(&self, step: &Step, cases: Vec<usize>, all: bool) -> Event {
         let about = |place: usize| self.history.runs.get(place).map(|kept| &kept.about);
-        // The changes of the run itself, though the case was not in the one before.
+        // The differences are those of the run itself, even if the previous run lacks the case.
         let before = step.run.saturating_sub(1).max(step.before);
         let (mut code, mut machine) = (Vec::new(), Vec::new());
         if let (Some(base), Some(head)) = (about(before), about(step.run)) {
@@ -210,7 +210,7 @@ impl Movers<'_> {
         if let [Some(base), Some(head)] = around.map(about) {
             compare(base, head, &mut nearby);
             maps(&mut nearby, "", &base.facts, &head.facts);
-            // A nightly run is of another revision each time.
+            // Each nightly run has another revision.
             let with_it = code.iter().chain(&machine);
             let with_it: BTreeSet<&String> = with_it.map(|mismatch| &mismatch.field).collect();
             nearby.retain(|mismatch| {
@@ -252,8 +252,8 @@ impl Movers<'_> {
         }
     }
 
-    /// The tokens that nearly all changed cases share and hardly any other case has: `all 12 cases of
-    /// torch/efficient with backward`. `None` if few or all cases have them.
+    /// The values on axes that nearly all changed cases share and hardly any other case has:
+    /// `all 12 cases of torch/efficient with backward`. `None` if few cases changed, or all.
     fn family(&self, moved: &[usize]) -> Option<String> {
         let timed = |case: &usize| !self.all[*case].runs.is_empty();
         let timed: Vec<usize> = (0..self.all.len()).filter(timed).collect();

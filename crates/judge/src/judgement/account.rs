@@ -9,29 +9,29 @@ use regatta_core::machine::{LaunchChange, Sides, StepPart, plain};
 use regatta_worker::joined::Joined;
 use regatta_worker::units::{ARROW, Nanoseconds, Share, counted};
 
-/// A change of a time in parts. The lines and what is not explained add up to the change.
+/// The breakdown of a change in time. The lines and the unexplained rest add up to the change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Account {
-    /// Head less base of the time that was judged.
+    /// The head's time less the base's, of the time that was judged.
     pub change_ns: Nanoseconds,
-    /// The largest first, whichever way they go.
+    /// The lines, ordered by size without regard to sign, largest first.
     pub lines: Vec<AccountLine>,
-    /// The change less all lines.
+    /// The change less the sum of all lines.
     pub unexplained_ns: Nanoseconds,
 }
 
-/// One part of a change.
+/// One line of a breakdown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct AccountLine {
-    /// The item of the line.
+    /// The cause of this line's time.
     #[serde(flatten)]
     pub item: Item,
-    /// The part of a training step that it is in, where the program's operators tell.
+    /// The part of a training step that the item belongs to, where the program's operators say so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<StepPart>,
-    /// The growth of its time; below 0 if the head takes less.
+    /// The growth of the item's time; negative if the head takes less.
     pub growth_ns: Nanoseconds,
 }
 
@@ -40,13 +40,13 @@ pub struct AccountLine {
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(tag = "item", rename_all = "kebab-case")]
 pub enum Item {
-    /// A kernel, copy or fill that both sides run, as often.
+    /// A kernel, copy or fill that both sides run equally often.
     Longer {
         /// The shortened name.
         what: String,
         /// The number of runs in a call.
         count: u32,
-        /// The changes of its launches.
+        /// The differences between its launches on the two sides.
         changes: Vec<LaunchChange>,
         /// The growth of its executed instructions, if hardware counted them exactly on
         /// both sides.
@@ -55,51 +55,53 @@ pub enum Item {
     },
     /// Operations that only the head runs.
     Added {
-        /// Their name, shortened.
+        /// The shortened name.
         what: String,
         /// The number of launches.
         count: u32,
-        /// True where they move data and compute nothing.
+        /// True where the operations only move data.
         moves: bool,
     },
     /// Operations that only the base runs.
     Gone {
-        /// Their name, shortened.
+        /// The shortened name.
         what: String,
         /// The number of launches.
         count: u32,
     },
-    /// Operations in the place of others.
+    /// Operations of the head that replaced operations of the base.
     InPlace {
-        /// The operator that launched them, where the program tells.
+        /// The operator that launched them, where the program reports it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         operator: Option<String>,
-        /// Their names on either side, shortened, each once.
+        /// The shortened names on each side, each once.
         names: Sides<Vec<String>>,
         /// The number of launches on each side.
         count: Sides<u32>,
-        /// The time of all of them.
+        /// The total time on each side.
         time: Sides<Nanoseconds>,
     },
-    /// The device's own time to go from one operation to the next, of more or fewer of them.
+    /// The device's own time between operations, where the two sides have different numbers of
+    /// them.
     Starts {
-        /// Operations on either side.
+        /// The number of operations on each side.
         count: Sides<u32>,
     },
-    /// The same, where there are as many.
+    /// The device's own time between operations, where both sides have the same number of them.
     Gaps,
-    /// The device waits for the host.
+    /// Time in which the device waits for the host.
     Waiting,
-    /// The device's clock.
+    /// A change of the device's clock frequency.
     Clock {
         /// The medians in MHz.
         mhz: Sides<f64>,
     },
-    /// A part of a host's time: calls to CUDA of one class; compiling or loading in a first call.
+    /// A part of a host's time: one class of calls to CUDA, or compiling or loading in a first
+    /// call.
     Part {
         /// The name: `launches`, `synchronisations`, `compiling`.
         name: String,
-        /// The number of times.
+        /// The number of occurrences on each side.
         count: Sides<u64>,
     },
     /// Lines too small to be listed.
@@ -110,7 +112,7 @@ pub enum Item {
 }
 
 impl AccountLine {
-    /// A line of no part of a step.
+    /// A line that belongs to no part of a training step.
     pub fn new(item: Item, growth_ns: Nanoseconds) -> AccountLine {
         AccountLine {
             item,
@@ -204,14 +206,14 @@ impl fmt::Display for Item {
     }
 }
 
-/// Lines that a sentence has at most; the others are summed.
+/// The largest number of lines in a sentence; the others are summed.
 const MAX_LINES: usize = 4;
 
-/// The part of a change below which a line is summed with others.
+/// The share of the change below which a line is summed with others.
 const SMALL: f64 = 0.03;
 
 impl Account {
-    /// The growth of all items that match.
+    /// The summed growth of all lines whose item matches.
     pub fn growth(&self, matches: impl Fn(&Item) -> bool) -> Nanoseconds {
         let lines = self.lines.iter().filter(|line| matches(&line.item));
         lines.map(|line| line.growth_ns).sum()
@@ -220,7 +222,7 @@ impl Account {
 
 impl fmt::Display for Account {
     /// `+3.2 µs = copy kernel added +1.4, starts of operations 1 → 2 +1.7`: the largest lines, the
-    /// small ones as one, and what is not explained where it is not small.
+    /// sum of the small ones, and the unexplained rest unless it is small.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let small = self.change_ns.0.abs() * SMALL;
         let is_small = |time: Nanoseconds| time.0.abs() < small;
@@ -238,7 +240,7 @@ impl fmt::Display for Account {
         }
         let mut left = self.unexplained_ns;
         if is_small(rest) || count == 0 {
-            // Lines that are left out count as not explained.
+            // Lines that are left out are added to the unexplained rest.
             left += rest
         } else {
             parts.push((Item::Others { count }.to_string(), rest))

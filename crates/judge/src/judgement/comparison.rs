@@ -1,4 +1,4 @@
-//! One comparison of two sides, and its words.
+//! The comparison of two sides, and its text.
 
 use std::fmt;
 
@@ -7,42 +7,45 @@ use serde::{Deserialize, Serialize};
 use super::Word;
 use regatta_worker::units::{Ratio, Share};
 
-/// Two sides compared: of a metric, a case beside the one it is demanded to keep up with, runs of
-/// two traces, or two levels of a history. The one estimate and interval that every format shows.
+/// The comparison of two sides: by a metric, of a case with the reference of an expectation, of the
+/// runs of two traces, or of two levels of a history. It has the one estimate and interval that
+/// every format shows.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Comparison {
-    /// The verdict; inconclusive where nothing is shown.
+    /// The verdict; `Inconclusive` where the values decide nothing.
     pub word: Word,
-    /// Head over base; 1.10: 10 % slower.
+    /// Head over base: 1.10 means 10 % slower.
     pub ratio: Ratio,
-    /// Lower end of its 90 % interval; `None` where there are too few invocations for one.
+    /// The lower end of the 90 % interval; `None` with too few invocations for one.
     pub low: Option<Ratio>,
-    /// Upper end.
+    /// The upper end of the 90 % interval.
     pub high: Option<Ratio>,
-    /// Smallest relative change that counts, the least amount included.
+    /// The smallest relative change that counts. It already contains the metric's least absolute
+    /// change.
     pub threshold: Share,
-    /// Change that all looks of a gate would detect in 95 of 100; `None` without pairs to compute
-    /// it from.
+    /// The change that a gate with all its looks would detect in 95 of 100 repetitions; `None`
+    /// without pairs to compute it from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detectable: Option<Share>,
-    /// True where it may be worse, and nothing decided it.
+    /// True where the head may be worse, and nothing decided it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_be_worse: bool,
     /// True where more invocations could decide it.
     #[serde(skip)]
     pub open: bool,
-    /// True where CPU time decided in its place.
+    /// True where CPU time decided in place of the metric itself.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_cpu_time: bool,
-    /// Invocations of base and head that decided; of a trace or a history, runs.
+    /// The numbers of invocations of base and head that were compared; for a trace or a history, of
+    /// runs.
     pub invocations: (u32, u32),
-    /// True where they were measured in pairs.
+    /// True where the values were measured in pairs.
     pub paired: bool,
 }
 
 impl Comparison {
-    /// A comparison of so many values a side, without an interval.
+    /// A comparison without an interval; `counts` are the numbers of values of base and head.
     pub fn new(word: Word, ratio: Ratio, threshold: Share, counts: (usize, usize)) -> Comparison {
         Comparison {
             word,
@@ -59,7 +62,7 @@ impl Comparison {
         }
     }
 
-    /// The same with the ends of its interval: logarithms, infinite for too few values.
+    /// Sets the ends of the interval, given as logarithms; infinite ends mean too few values.
     pub fn within(self, low: f64, high: f64) -> Comparison {
         let is_known = low.is_finite() && high.is_finite();
         let end = |log: f64| is_known.then(|| Ratio(log.exp()));
@@ -70,7 +73,7 @@ impl Comparison {
         }
     }
 
-    /// The same of a head that takes so many times as long, and may.
+    /// Scales estimate, interval and threshold: the head takes `by` times as long, and may.
     pub fn scaled(self, by: Ratio) -> Comparison {
         let share = |change: Share| (Ratio::grown_by(change) * by).growth();
         Comparison {
@@ -83,7 +86,7 @@ impl Comparison {
         }
     }
 
-    /// The same with another's estimate, and what is detectable beside it.
+    /// Takes estimate, interval and detectable change from `other`.
     pub fn with_estimate_of(self, other: Comparison) -> Comparison {
         Comparison {
             ratio: other.ratio,
@@ -99,27 +102,27 @@ impl Comparison {
         Ratio::grown_by(self.threshold)
     }
 
-    /// True where it is shown that a side changed.
+    /// True where a change is shown, for the worse or the better.
     pub fn has_moved(&self) -> bool {
         matches!(self.word, Word::Regressed | Word::Improved)
     }
 
-    /// True where the interval lies above a ratio.
+    /// True where the whole interval lies above `ratio`.
     pub fn is_above(&self, ratio: Ratio) -> bool {
         self.low.is_some_and(|low| low > ratio)
     }
 
-    /// True where the interval does not reach beyond a ratio.
+    /// True where the interval does not reach beyond `ratio`.
     pub fn is_at_most(&self, ratio: Ratio) -> bool {
         self.high.is_some_and(|high| high <= ratio)
     }
 
-    /// The interval, in the unit of its estimate: `[+10.1 %, +14.2 %]`.
+    /// The interval, in the form of the estimate: `[+10.1 %, +14.2 %]`.
     pub fn interval(&self) -> Option<String> {
         Some(self.ratio.interval(self.low?, self.high?))
     }
 
-    /// The change in some words and its interval: `12.3 % slower [+10.1 %, +14.2 %]`.
+    /// `text`, followed by the interval: `12.3 % slower [+10.1 %, +14.2 %]`.
     pub fn with_interval(&self, mut text: String) -> String {
         if let Some(interval) = self.interval() {
             text += &format!(" {interval}");
@@ -127,7 +130,7 @@ impl Comparison {
         text
     }
 
-    /// The interval in a sentence: `between -1.0 and +2.9 %`.
+    /// The interval as part of a sentence: `between -1.0 and +2.9 %`.
     pub fn between(&self) -> String {
         let percent = |ratio: Ratio| 100.0 * ratio.growth().0;
         match self.low.zip(self.high) {

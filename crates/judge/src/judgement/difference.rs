@@ -1,5 +1,5 @@
-//! Differences between base and head, as values. Each difference is made once, whichever rule
-//! uses it, and this is its only wording.
+//! Differences between base and head, as values. Every rule makes a difference by the same
+//! constructor, and this module has its only wording.
 
 use std::fmt;
 
@@ -15,15 +15,15 @@ use regatta_worker::case::ParamValue;
 use regatta_worker::joined::Joined;
 use regatta_worker::units::{ARROW, Bytes, Nanoseconds, Ratio, Share, from_to};
 
-/// A fact beside the code in which the two sides differ.
+/// A fact other than the code in which the two sides differ.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Mismatch {
-    /// The field: `driver`, `schema`, `torch.versions.cudnn`.
+    /// The name of the fact: `driver`, `schema`, `torch.versions.cudnn`.
     pub field: String,
-    /// The base's.
+    /// The base's value.
     pub base: String,
-    /// The head's.
+    /// The head's value.
     pub head: String,
 }
 
@@ -34,7 +34,8 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// Something before and after. Kernels are named in full, and printed by their short names.
+/// A value of the base and the head's value beside it. Kernels are stored by their full names and
+/// printed by their short ones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(tag = "of", rename_all = "kebab-case")]
@@ -46,7 +47,8 @@ pub enum Difference {
         /// The figure.
         change: LaunchChange,
     },
-    /// Multiprocessors that a kernel has a block for: `fill 132 → 1 of 132 SMs of fmha_cutlassB`.
+    /// The number of multiprocessors for which a kernel has a block:
+    /// `fill 132 → 1 of 132 SMs of fmha_cutlassB`.
     Fill {
         /// The kernel.
         kernel: String,
@@ -66,28 +68,28 @@ pub enum Difference {
     Launches {
         /// The kernel.
         kernel: String,
-        /// Launches of a call, or of a repetition.
+        /// The numbers of launches in a call, or in a repetition.
         count: Sides<f64>,
     },
-    /// Kernels in the place of others: `kernel flash_v3 → flash_v2`.
+    /// Kernels that replaced others: `kernel flash_v3 → flash_v2`.
     Kernel {
-        /// Their names, a list of which ends in `...` where it is cut.
+        /// The names on both sides; a list that was cut ends in `...`.
         names: Sides<Vec<String>>,
     },
     /// Instructions of a kernel: `instructions 1000 → 1010 (+1.00 %) of flash`.
     Instructions {
         /// The kernel, or the whole call.
         kernel: String,
-        /// Which, in words.
+        /// The kind of instructions, in words.
         what: String,
         /// The ranges that were counted.
         counts: Sides<Counts>,
     },
     /// A count: `threads 2 → 1`, `cudaMalloc 0 → 2 a call`.
     Count {
-        /// The name, as the worker or the trace has it.
+        /// The name that the worker or the trace gives it.
         name: String,
-        /// A mean over repetitions need not be whole.
+        /// The counts on both sides; a mean over repetitions need not be whole.
         count: Sides<f64>,
         /// The unit: `a call`, or empty.
         #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -104,7 +106,7 @@ pub enum Difference {
     },
     /// Memory: `workspace 512 B → 4.00 KiB`.
     Memory {
-        /// The count's name.
+        /// The name of the count.
         name: String,
         /// The sizes on both sides.
         size: Sides<Bytes>,
@@ -126,7 +128,7 @@ pub enum Difference {
         #[serde(default, skip_serializing_if = "String::is_empty")]
         each: String,
     },
-    /// The share of copying that runs beside kernels.
+    /// The share of the copying time in which kernels run as well.
     Overlap {
         /// The shares on both sides.
         share: Sides<Share>,
@@ -140,7 +142,7 @@ pub enum Difference {
     Version(Mismatch),
 }
 
-/// Copies and kernels that run at the same time.
+/// The name of the time in which copies and kernels run at once.
 pub const AT_ONCE: &str = "copies and compute at once";
 
 impl Difference {
@@ -150,8 +152,8 @@ impl Difference {
         Difference::Launch { kernel, change }
     }
 
-    /// Multiprocessors that a kernel has a block for, where that changed. Of kernels that move
-    /// data it says nothing: wider accesses take fewer blocks and are the better for it.
+    /// The number of multiprocessors for which a kernel has a block, where that changed. `None` for
+    /// kernels that move data: wider accesses take fewer blocks, and are faster for it.
     pub fn fill(kernel: &KernelChange) -> Option<Difference> {
         let filled = kernel.filled().filter(|filled| filled.base != filled.head);
         let (filled, sms) = filled.zip(kernel.sms)?;
@@ -175,7 +177,7 @@ impl Difference {
         Difference::Mean { kernel, time }
     }
 
-    /// A count of `each`: `a call`, `a repetition`.
+    /// A count; `each` is the unit of counts per call: `a call`, `a repetition`.
     pub fn count(name: &str, count: Sides<f64>, each: &str) -> Difference {
         let asked = [
             SYNCHRONISATIONS,
@@ -195,7 +197,7 @@ impl Difference {
         }
     }
 
-    /// Memory that a count of bytes tells.
+    /// A size of memory, from a count of bytes.
     pub fn memory(name: &str, bytes: Sides<f64>) -> Difference {
         Difference::Memory {
             name: name.to_owned(),
@@ -203,7 +205,7 @@ impl Difference {
         }
     }
 
-    /// A time of `each`.
+    /// A time; `each` is its unit, ` a call` or empty.
     pub fn time(what: &str, time: Sides<Nanoseconds>, each: &str) -> Difference {
         Difference::Time {
             what: what.to_owned(),
@@ -212,7 +214,7 @@ impl Difference {
         }
     }
 
-    /// The name in the suite's policy: the kernel, count or parameter.
+    /// The name by which the suite's policy refers to it: the kernel, count or parameter.
     pub fn name(&self) -> &str {
         match self {
             Difference::Launch { kernel: name, .. }
@@ -232,7 +234,7 @@ impl Difference {
         }
     }
 
-    /// The kernel that it is of, where it is of one.
+    /// The kernel that it concerns, if it concerns one.
     pub fn kernel(&self) -> Option<&str> {
         match self {
             Difference::Launch { .. }
@@ -245,7 +247,8 @@ impl Difference {
         }
     }
 
-    /// In words, without the kernel that it is of where another of that kernel stands beside it.
+    /// The difference in words; `with_kernel` is false where a neighbouring difference names the
+    /// same kernel.
     pub fn text(&self, with_kernel: bool) -> String {
         let of_kernel = |kernel: &str| {
             if with_kernel {
@@ -346,7 +349,7 @@ impl fmt::Display for Difference {
 /// The prefix of the names of counted functions.
 pub const CALLS: &str = "calls.";
 
-/// A count in words that a number follows.
+/// The name of a count in words, to be followed by its number.
 fn count_words(name: &str) -> String {
     let asked = match name {
         SYNCHRONISATIONS => "waits for the device",
@@ -365,7 +368,7 @@ fn became<T: fmt::Display>(sides: &Sides<T>) -> String {
     format!("{} {ARROW} {}", sides.base, sides.head)
 }
 
-/// A count, which as a mean over repetitions need not be whole.
+/// A count as text, with one decimal if it is not whole.
 fn rounded(count: &f64) -> String {
     if (count - count.round()).abs() < 0.05 {
         format!("{count:.0}")
@@ -374,7 +377,7 @@ fn rounded(count: &f64) -> String {
     }
 }
 
-/// The least that a range grew by, in the direction in which it did: ` (+1.00 %)`.
+/// The least growth between two ranges, in the direction in which they changed: ` (+1.00 %)`.
 fn grown(counts: &Sides<Counts>) -> String {
     let (before, after) = if counts.head.least > counts.base.most {
         (counts.base.most, counts.head.least)
@@ -387,7 +390,8 @@ fn grown(counts: &Sides<Counts>) -> String {
     }
 }
 
-/// A difference of the structures of two calls, and how the suite takes it.
+/// A difference between the structures of two calls, and the action that the suite's policy
+/// demands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct StructuralChange {
@@ -413,10 +417,10 @@ impl fmt::Display for StructuralChange {
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
-    /// It can only cost.
+    /// The change can only cost time or memory.
     Worse,
-    /// It can only help.
+    /// The change can only save time or memory.
     Better,
-    /// It may do either.
+    /// The change may cost or save.
     Other,
 }

@@ -1,4 +1,4 @@
-//! Causes by name, and findings of them with what they rest on.
+//! The causes by name, and findings: a cause with its evidence.
 
 use std::fmt;
 
@@ -16,16 +16,16 @@ pub struct Finding {
     pub cause: Cause,
     /// The evidence as a sentence, the most important first: `threads 2 → 1, num_splits_key 2 → 1`.
     pub evidence: String,
-    /// The differences in it.
+    /// The differences in the evidence.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<Difference>,
-    /// The share of the change that it accounts for, 1.0 is all of it; `None` if unknown.
+    /// The share of the change that the cause accounts for, 1.0 for all of it; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<Share>,
 }
 
 impl Finding {
-    /// A cause that rests on these facts, most telling first.
+    /// A finding whose evidence is `facts`, the most important first.
     pub fn new(cause: Cause, facts: Vec<Fact>) -> Finding {
         let evidence = sentence(&facts);
         let differences = facts.into_iter().filter_map(|fact| match fact {
@@ -55,12 +55,12 @@ pub enum Fact {
     Difference(Difference),
     /// A figure of one side: `153.0 of 216.0 µs`.
     Figure(String),
-    /// A clause, which a semicolon sets apart.
+    /// A clause, separated from the others by a semicolon.
     Words(String),
 }
 
 impl Fact {
-    /// A clause.
+    /// Makes a clause.
     pub fn words(text: impl ToString) -> Fact {
         Fact::Words(text.to_string())
     }
@@ -83,8 +83,8 @@ impl From<Difference> for Fact {
     }
 }
 
-/// Facts as a sentence. Of several of one kernel the last of its launches names it; a semicolon
-/// sets another kernel apart.
+/// Joins facts to a sentence. Of several neighbouring facts about one kernel, only the last about
+/// its launches names it. A semicolon separates facts about another kernel.
 fn sentence(facts: &[Fact]) -> String {
     let mut text = String::new();
     for (place, fact) in facts.iter().enumerate() {
@@ -119,15 +119,16 @@ words! {
     #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
     #[serde(rename_all = "kebab-case")]
     pub enum Cause {
-        /// Less of the device does the work than did.
+        /// Less of the device does the work than before.
         LessParallel = "less-parallel",
-        /// A kernel that dominates has fewer blocks than the device has multiprocessors.
+        /// A kernel that takes much of the time has fewer blocks than the device has
+        /// multiprocessors.
         FewBlocks = "few-blocks",
-        /// The same request became another parameter.
+        /// The same request resulted in another effective parameter.
         ParameterChanged = "parameter-changed",
         /// Another kernel does the work.
         KernelReplaced = "kernel-replaced",
-        /// The same kernel was compiled into something else, or code is compiled again and again.
+        /// The same kernel was compiled to other code, or code is compiled again and again.
         Recompiled = "recompiled",
         /// The same kernel keeps more in local memory.
         Spills = "spills",
@@ -137,45 +138,45 @@ words! {
         SameLaunch = "same-launch",
         /// More kernels that compute are launched.
         LaunchesAdded = "launches-added",
-        /// Data is moved that was not moved before.
+        /// More data is moved than before.
         CopiesAdded = "copies-added",
-        /// Copies ran beside kernels, or kernels of two streams at once, and do so no longer.
+        /// Copies ran beside kernels, or kernels of two streams ran at once, and no longer do.
         LostOverlap = "lost-overlap",
         /// Copies do not run beside kernels.
         NoOverlap = "no-overlap",
         /// Code is loaded in every call, not only in the first.
         ModulesLoaded = "modules-loaded",
-        /// Functions run more often that a steady call should not enter.
+        /// Functions that a steady call should not enter run more often.
         EventsAdded = "events-added",
         /// A tuner chose another configuration.
         TunerChose = "tuner-chose",
         /// An autotuner tunes again.
         Retuned = "retuned",
-        /// A program asks more of CUDA than it did.
+        /// A program makes more calls to CUDA than before.
         CallsAdded = "calls-added",
-        /// A call takes memory from the driver, or gives it back.
+        /// A call allocates memory from the driver, or frees it.
         DriverMemory = "driver-memory",
-        /// A call waits for the device by itself.
+        /// The call itself waits for the device.
         Synchronisation = "synchronisation",
-        /// More memory is set aside for a call.
+        /// A call allocates more memory.
         Workspace = "workspace",
-        /// The host cannot issue work as fast as the device does it.
+        /// The host issues work more slowly than the device does it.
         HostBound = "host-bound",
-        /// The device does nothing between operations, and it is not the host's fault.
+        /// The device is idle between operations, for another reason than the host.
         Gaps = "gaps",
-        /// The device's clock was lower.
+        /// The clock frequency of the device was lower.
         LowerClock = "lower-clock",
-        /// The device's clock was higher.
+        /// The clock frequency of the device was higher.
         HigherClock = "higher-clock",
-        /// The device held its clocks back.
+        /// The device throttled its clocks.
         Throttled = "throttled",
-        /// Other processes computed on the device.
+        /// Other processes used the device.
         SharedDevice = "shared-device",
-        /// The same instructions take another time.
+        /// The same instructions take more or less time.
         Environment = "environment",
-        /// Another library or compiler.
+        /// A library or compiler has another version.
         Toolchain = "toolchain",
-        /// More threads compute than there are cores.
+        /// More threads compute than the machine has cores.
         Oversubscribed = "oversubscribed",
         /// The threads of a call wait for cores.
         WaitingForCores = "waiting-for-cores",
@@ -185,20 +186,21 @@ words! {
         Denormals = "denormals",
         /// A call computes in a wider type than its inputs.
         WiderType = "wider-type",
-        /// A call keeps memory.
+        /// Each call keeps more memory.
         MemoryGrowth = "memory-growth",
         /// Python collects garbage in a call.
         GarbageCollection = "garbage-collection",
-        /// A function of a call takes longer, for no reason that was counted.
+        /// A function in the call takes longer, and no count explains why.
         SlowerFunction = "slower-function",
-        /// The system gives a call more pages of memory that it had given back.
+        /// A call causes more page faults, because the allocator had returned the pages to the
+        /// system.
         PageFaults = "page-faults",
     }
 }
 
 impl Cause {
-    /// True for a cause that is read off what a call does, and not off a time or a condition
-    /// around it.
+    /// True for a cause that is known from what a call does, rather than from a time or from a
+    /// condition of the machine.
     pub fn is_structural(self) -> bool {
         use Cause::{Blocked, Environment, Gaps, HigherClock, HostBound, LostOverlap, LowerClock};
         use Cause::{

@@ -17,7 +17,8 @@ use regatta_core::record::CaseRecord;
 use regatta_core::suite::{Kind, MEMORY_SHARE, is_steady};
 use regatta_worker::case::ParamValue;
 
-/// Every difference, what fails first, then by kind. `None` where a side has no structure.
+/// All differences, sorted by action and then by kind, failures first. `None` if a side has no
+/// structure.
 pub fn changes(pair: &Structures) -> Option<Vec<StructuralChange>> {
     let (base, head) = (known(pair.base)?, known(pair.head)?);
     let mut changes = Changes {
@@ -69,8 +70,8 @@ fn launches(changes: &mut Changes, kernels: &[KernelChange]) {
     }
 }
 
-/// The most local memory of a thread in kernels that only the head launches, where that is more
-/// than in those that only the base launches.
+/// The largest local memory of a thread among kernels that only the head launches, if it is larger
+/// than among those that only the base launches.
 pub fn spills_of_other_kernels(base: &Structure, head: &Structure) -> Option<Difference> {
     let (before, after) = (base.by_kernel(), head.by_kernel());
     let most = |kernels: &BTreeMap<String, Vec<&Launch>>,
@@ -90,7 +91,7 @@ pub fn spills_of_other_kernels(base: &Structure, head: &Structure) -> Option<Dif
     Some(Difference::Launch { kernel, change })
 }
 
-/// Another number of launches of one kernel.
+/// Adds the difference in a kernel's number of launches.
 fn number(changes: &mut Changes, kernel: &KernelChange) {
     let kind = if moves_data(kernel.called()) {
         Kind::Copies
@@ -101,8 +102,8 @@ fn number(changes: &mut Changes, kernel: &KernelChange) {
     changes.add_figure(kind, count, Difference::launches(kernel));
 }
 
-/// Kernels that one side alone has. Those that compute replace each other; one that
-/// moves data is one more or one less.
+/// Adds kernels that only one side launches. Those that compute replace each other; those that move
+/// data are counted as added or gone.
 fn replaced(changes: &mut Changes, kernels: &[KernelChange]) {
     let one_sided = kernels
         .iter()
@@ -141,10 +142,10 @@ fn replaced(changes: &mut Changes, kernels: &[KernelChange]) {
     fill(changes, &whole);
 }
 
-/// Kernels that are named of those in the place of others.
+/// The largest number of replaced kernels that are named.
 const MAX_NAMED: usize = 3;
 
-/// Names of kernels, at most three of them.
+/// The first three names of kernels, with `...` if there are more.
 pub fn names<'a>(all: impl Iterator<Item = &'a String>) -> Vec<String> {
     let mut names: Vec<String> = all.cloned().collect();
     if names.len() > MAX_NAMED {
@@ -163,7 +164,7 @@ fn figure(changes: &mut Changes, kernel: &KernelChange, change: LaunchChange) {
         LaunchChange::LocalMemory(before, after) => (Kind::Spills, worse_if(after > before)),
         LaunchChange::SharedMemory(before, after) => (Kind::SharedMemory, worse_if(after > before)),
         LaunchChange::Occupancy(before, after) => (Kind::Occupancy, worse_if(after < before)),
-        // Calls do not tell of it.
+        // Structures of calls do not record clusters.
         LaunchChange::Cluster(..) => return,
     };
     changes.add(kind, direction, Difference::launch(kernel, change));
@@ -181,7 +182,7 @@ fn fill(changes: &mut Changes, kernel: &KernelChange) {
     }
 }
 
-/// Counts that have a kind of their own, in the order in which they are reported.
+/// The counts that have a kind of their own, in the order of reporting.
 const OF_A_KIND: [(&str, Kind); 8] = [
     ("tasks", Kind::Tasks),
     ("threads", Kind::Threads),
@@ -193,18 +194,18 @@ const OF_A_KIND: [(&str, Kind); 8] = [
     (DRIVER_FREES, Kind::DriverMemory),
 ];
 
-/// The kind that changes of a count are of, where they are of one.
+/// The kind of change of a count, if it is structure.
 pub fn kind(count: &str) -> Option<Kind> {
     let own = OF_A_KIND.iter().find(|(name, _)| *name == count);
     let steady = || is_steady(count).then_some(Kind::Counts);
     own.map(|(_, kind)| *kind).or_else(steady)
 }
 
-/// Compares counts that both sides have. What one side lacks is not 0 there: where it is the
-/// head, [`super::vanished()`] tells.
+/// Compares counts that both sides have. A count that a side lacks is unknown there, not 0; if the
+/// head lacks it, [`super::vanished()`] reports it.
 fn counts(changes: &mut Changes, base: &Structure) {
     let pair = changes.pair;
-    // Kernels that copy are named already, and a worker may count them here as well.
+    // Kernels that copy are already reported, and a worker may count them as copies as well.
     let copies_named = changes
         .changes
         .iter()
@@ -220,7 +221,7 @@ fn counts(changes: &mut Changes, base: &Structure) {
         };
         let difference = Difference::count(name, count, "a call");
         match kind {
-            // Who gets to work is the scheduler's choice, which had others to serve.
+            // Under load, the scheduler decides how many threads run.
             Kind::Threads if pair.base.census_disturbed() || pair.head.census_disturbed() => {}
             Kind::Copies if copies_named => {}
             Kind::Tasks | Kind::Threads => {
@@ -237,8 +238,8 @@ fn counts(changes: &mut Changes, base: &Structure) {
     }
 }
 
-/// Operators and Python functions of a call, where both sides watched them. One that a side did
-/// not run at all it ran 0 times: each tells all that it ran.
+/// Compares the operators and Python functions of a call, if both sides recorded them. A side lists
+/// everything that it ran, so one that is absent ran 0 times.
 fn runs(changes: &mut Changes, base: &Structure, head: &Structure) {
     for (kind, before, after) in [
         (Kind::Operators, &base.operators, &head.operators),
@@ -261,8 +262,8 @@ fn runs(changes: &mut Changes, base: &Structure, head: &Structure) {
     }
 }
 
-/// Parameters whose effective value differs where both sides tell it. What only one side reports
-/// may be a worker that reports more, not a change.
+/// The parameters whose effective value differs, if both sides report it. A parameter of one side
+/// only may come from a worker that reports more.
 pub fn parameters<'a>(
     base: &'a CaseRecord,
     head: &'a CaseRecord,

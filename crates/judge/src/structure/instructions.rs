@@ -1,5 +1,5 @@
-//! Instructions that kernels execute, as hardware counts them: exact on a device that others
-//! use, where repeating has shown them to be.
+//! Instructions that kernels execute, from hardware counters. They are exact even on a shared
+//! device, if repeated counts agree.
 
 use std::collections::BTreeSet;
 
@@ -11,11 +11,11 @@ use regatta_core::machine::{
 use regatta_core::suite::{Action, Kind};
 use regatta_worker::units::ARROW;
 
-/// The name of a change of the whole call, if other kernels run than before.
+/// The name for a change of the whole call, used if the two sides run different kernels.
 const WHOLE: &str = "the whole call";
 
-/// Compares each kernel that both sides run, and the whole call where they run others. What is
-/// within the range of one side's repeated counts is not a change.
+/// Compares each kernel that both sides run, and the whole call if they run different kernels. A
+/// difference within the range of one side's repeated counts is not a change.
 pub fn compare(changes: &mut Changes) {
     for (metric, kernel, counts, word) in all_compared(changes.pair) {
         let more = match word {
@@ -32,7 +32,8 @@ pub fn compare(changes: &mut Changes) {
     }
 }
 
-/// A counter, the kernel or the whole call, its ranges on both sides, and what these say.
+/// A counter, the kernel or the whole call, the ranges of its counts on both sides, and their
+/// relation.
 type ComparedCounts = (&'static HardwareCounter, String, Sides<Counts>, RangeChange);
 
 fn all_compared(pair: &Structures) -> Vec<ComparedCounts> {
@@ -75,11 +76,11 @@ enum RangeChange {
     Inconclusive,
 }
 
-/// Ranges of a few repeated counts: a gap wider than the wider of them is not due to
-/// chance. Where the head goes beyond the base, and not so far, that is inconclusive, unless the
-/// base's own counts differ by as much; a base whose counts differ by a tenth cannot
-/// be compared with. One process may have what is exact in it alone: a thousandth from it is
-/// inconclusive too.
+/// Relates two ranges of a few repeated counts. A gap that is wider than the wider range is not
+/// chance. If the head reaches beyond the base with a narrower gap, that is inconclusive, unless
+/// the base's own counts spread by as much. A base whose counts spread by more than a tenth cannot
+/// be compared with. Counts of a single process may be exact in it alone, so a gap of up to a
+/// thousandth is inconclusive as well.
 fn compared(before: Counts, after: Counts, one_process: bool) -> RangeChange {
     let chance = before.spread().max(after.spread());
     let few = if one_process { before.most / 1000 } else { 0 };
@@ -102,7 +103,7 @@ fn one_process(base: &Counters, head: &Counters) -> bool {
     base.processes.min(head.processes) < 2
 }
 
-/// Kernels of both sides whose counts do not decide if they execute more.
+/// The first kernel whose counts do not decide whether it executes more.
 pub fn inconclusive(pair: &Structures) -> Option<Uncounted> {
     let taken = |kernel: &str| pair.policy.action(Kind::Instructions, kernel) != Action::Ignore;
     let all = all_compared(pair).into_iter();
@@ -120,7 +121,7 @@ pub fn inconclusive(pair: &Structures) -> Option<Uncounted> {
     Some(Uncounted::inconclusive(INSTRUCTIONS, reason))
 }
 
-/// Counts of the base that the head lacks: all of them, or a metric of a kernel.
+/// The counts of the base that the head lacks: all of them, or a metric of a kernel.
 pub fn vanished(pair: &Structures, head: &Structure) -> Option<Uncounted> {
     let base = counters(pair.base)?;
     let taken = |kernel: &str| pair.policy.action(Kind::Instructions, kernel) != Action::Ignore;

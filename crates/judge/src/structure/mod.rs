@@ -1,7 +1,7 @@
-//! Structure: exact differences of what one call does.
+//! Structure: the exact figures of a single call, and their differences.
 //!
-//! Exact facts need no statistics: one call tells them, and they hold on a device that
-//! is throttled or shared. How each is taken is the suite's policy
+//! Exact figures need no statistics: one call shows them, also on a device that is throttled or
+//! shared. The suite's policy sets the action for each kind of change
 //! ([`regatta_core::suite::Kind`]).
 
 mod changes;
@@ -27,16 +27,17 @@ pub struct Structures<'a> {
     pub base: &'a CaseRecord,
     /// The head's record.
     pub head: &'a CaseRecord,
-    /// Multiprocessors of the device, where it is a GPU.
+    /// The number of multiprocessors of the device, if it is a GPU.
     pub sms: Option<u32>,
     /// The suite's policy on changes.
     pub policy: &'a Policy,
-    /// Variants of the base that are compared with another of the head's.
+    /// The variants of the base that are compared with another variant of the head.
     pub counterparts: Option<&'a BTreeMap<VariantId, VariantId>>,
 }
 
 impl Structures<'_> {
-    /// True for the function of one of two variants that are compared, of which each side has its own.
+    /// True for the function of a variant that is compared with another one: each side runs only
+    /// its own.
     fn is_counterpart(&self, function: &str, count: Sides<u64>) -> bool {
         let name = function.rsplit(':').next();
         let pairs = self.counterparts.into_iter().flatten();
@@ -46,15 +47,14 @@ impl Structures<'_> {
         })
     }
 
-    /// True where both sides counted the same, as most do: neither has more or less of anything.
+    /// True where both sides counted the same, as most do, so that nothing needs comparing.
     fn are_alike(&self) -> bool {
         let [before, after] =
             [self.base, self.head].map(|record| record.activity.as_ref().map(|all| &all.calls));
         self.base.structure == self.head.structure && before == after
     }
 
-    /// True where a tuner that does not choose alike throughout chose otherwise in the calls
-    /// that were counted.
+    /// True where an unsteady tuner chose differently in the counted calls of the two sides.
     fn tuned_by_chance(&self) -> bool {
         tuners::counted_otherwise(self.base, self.head)
     }
@@ -64,17 +64,17 @@ impl Structures<'_> {
 pub struct Changes<'a> {
     /// The two structures that are compared.
     pub pair: &'a Structures<'a>,
-    /// Each with how it is taken.
+    /// The changes, each with the policy's action.
     pub changes: Vec<StructuralChange>,
 }
 
 impl Changes<'_> {
-    /// Adds a difference, as the policy takes it.
+    /// Adds a difference, with the policy's action.
     pub fn add(&mut self, kind: Kind, direction: Direction, difference: Difference) {
         let policy = self.pair.policy;
         let action = match policy.action(kind, difference.name()) {
             _ if direction == Direction::Better => Action::Ignore,
-            // By chance the structure of another choice was counted.
+            // The tuner's choice in the counted call was chance.
             Action::Fail if kind.follows_tuning() && self.pair.tuned_by_chance() => Action::Warn,
             action => action,
         };
@@ -86,7 +86,7 @@ impl Changes<'_> {
         });
     }
 
-    /// Adds a difference of a figure of which more is worse, where the figure differs.
+    /// Adds the difference of a figure for which more is worse, if the two sides differ.
     pub fn add_figure<N: PartialOrd>(
         &mut self,
         kind: Kind,
@@ -99,7 +99,7 @@ impl Changes<'_> {
     }
 }
 
-/// The direction of a change that is for the worse, or else for the better.
+/// The direction of a change: worse if `worse`, else better.
 pub fn worse_if(worse: bool) -> Direction {
     if worse {
         Direction::Worse
@@ -111,8 +111,8 @@ pub fn worse_if(worse: bool) -> Direction {
 /// The device facts that launch heuristics use: grids follow from them by design.
 const GPU_FACTS: [&str; 2] = ["sms", "compute_capability"];
 
-/// Why the structures of two runs are not compared; `None` where they are. `differ` are
-/// the hard facts in which they differ.
+/// The facts that keep the structures of two runs from being compared, if any. `differ` are the
+/// hard facts in which the runs differ.
 pub fn not_comparable(differ: &[Mismatch]) -> Vec<Mismatch> {
     let decides = |field: &str| {
         let gpu = field
@@ -126,7 +126,7 @@ pub fn not_comparable(differ: &[Mismatch]) -> Vec<Mismatch> {
     differ.cloned().collect()
 }
 
-/// The multiprocessors of the device that a case runs on, where it tells them.
+/// The number of multiprocessors of the device that a case runs on, where it reports it.
 pub fn multiprocessors(header: &RunHeader, case: &CaseId) -> Option<u32> {
     let case = case.case().ok()?;
     let kind = &header.worker_of(&case)?.device_kind;
@@ -134,18 +134,18 @@ pub fn multiprocessors(header: &RunHeader, case: &CaseId) -> Option<u32> {
     sms.parse().ok().filter(|sms| *sms > 0)
 }
 
-/// The counted function of autotuning runs that found no configuration kept.
+/// The counted function that runs when an autotuner has no configuration for a call.
 pub const AUTOTUNE: &str = "triton_autotune";
 
-/// A count of a record, where it was counted. What a call asked of CUDA is in the activity
-/// of files that are older than the counts of it.
+/// A count of a record, if it was counted. Older files have the calls to CUDA in the activity
+/// instead of the counts.
 pub fn count(record: &CaseRecord, name: &str) -> Option<u64> {
     let counts = &record.structure.as_ref()?.counts;
     let counted = counts.get(name).copied();
     counted.or_else(|| asked(record).find_map(|(asked, n)| (asked == name).then_some(n)))
 }
 
-/// The CUDA calls of a call, from its activity, by the names of the counts.
+/// The calls to CUDA in a call, from its activity, by the names of the counts.
 pub fn asked(record: &CaseRecord) -> impl Iterator<Item = (&'static str, u64)> {
     let calls = record.activity.as_ref().map(|activity| &activity.calls);
     ASKED_OF_CUDA
@@ -166,10 +166,10 @@ pub fn events(record: &CaseRecord, name: &str, events: u64) -> String {
     format!("{event} {often} a call{host}")
 }
 
-/// Words behind a time in a counted function.
+/// The text after a time that is spent in a counted function.
 pub const OF_THE_HOST: &str = " of the host a call in it";
 
-/// The event that a counted function is, where its name says it.
+/// The text for the event that a counted function stands for, if its name has one.
 pub fn event(name: &str) -> Option<&'static str> {
     let getter = name.strip_prefix("get_").unwrap_or_default();
     // Older runs call the count by its purpose.
@@ -179,7 +179,7 @@ pub fn event(name: &str) -> Option<&'static str> {
     (name == AUTOTUNE).then_some("retuned")
 }
 
-/// The host's time a call in a counted function, where it is known.
+/// The host time that a call spends in a counted function, where it is known.
 pub fn host_time(record: &CaseRecord, name: &str) -> Option<Nanoseconds> {
     let counts = &record.structure.as_ref()?.counts;
     let time = counts.get(&format!("ns.{name}")).copied();

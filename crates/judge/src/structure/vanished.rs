@@ -1,4 +1,4 @@
-//! Figures that were counted and no longer are: unknown, not 0.
+//! Figures that the base counted and the head did not: they are unknown, not 0.
 
 use crate::judgement::Uncounted;
 use regatta_core::machine::{Launch, Structure, is_evidence, moves_data};
@@ -10,9 +10,9 @@ use super::changes::kind;
 use super::instructions;
 use super::{Structures, asked, count};
 
-/// Counts that the Python worker makes unasked, only where the module is loaded that they
-/// are of. Which of a process's cases loads it depends on their order, and what is not loaded
-/// is not called.
+/// Counts that the Python worker makes without being asked, if the counted module is loaded. The
+/// order of a process's cases decides which of them loads it, and a module that is not loaded is
+/// not called.
 const WHERE_LOADED: [&str; 4] = [
     "calls.triton_autotune",
     "calls.triton_compile",
@@ -20,11 +20,11 @@ const WHERE_LOADED: [&str; 4] = [
     "calls.jax_compile",
 ];
 
-/// The prefix of sums over calls that differ: not structure.
+/// The prefix of sums over different calls, which are not structure.
 const NO_STRUCTURE: &str = "calls_in_";
 
-/// The figures that the base reports of a case and the head does not, or not alike in each
-/// invocation, except those that the policy ignores. Figures of the head alone are new and do not count against it.
+/// The figures that the base reports for a case and the head does not, or not equally in each
+/// invocation, unless the policy ignores them. A figure that only the head reports is not listed.
 pub fn vanished(pair: &Structures) -> Vec<Uncounted> {
     let mut lost = parameters(pair);
     lost.extend(varying(pair));
@@ -58,8 +58,8 @@ pub fn vanished(pair: &Structures) -> Vec<Uncounted> {
     lost
 }
 
-/// Parameters whose effective value the base reports and the head does not. A tuner's choice
-/// goes with its kernel.
+/// The parameters whose effective value only the base reports. A tuner's choice is left out, since
+/// it belongs to its kernel.
 fn parameters(pair: &Structures) -> Vec<Uncounted> {
     let tuned = |name: &String| {
         let mut choices = pair.base.choices.iter();
@@ -77,7 +77,7 @@ fn parameters(pair: &Structures) -> Vec<Uncounted> {
         .collect()
 }
 
-/// The figures that differ between invocations of the head, but not between those of the base.
+/// The figures that differ between the head's invocations, but not between the base's.
 fn varying(pair: &Structures) -> impl Iterator<Item = Uncounted> {
     let new = pair.head.varying.iter().filter(|(name, _)| {
         let kind = match name.as_str() {
@@ -95,13 +95,13 @@ fn varying(pair: &Structures) -> impl Iterator<Item = Uncounted> {
     })
 }
 
-/// The reason that the head has for a count, where it gives one.
+/// The head's reason for a missing count, if it gives one.
 fn why(head: &Structure, name: &str) -> Option<String> {
     let empty = head.is_empty().then_some("its worker counts no structure");
     head.why_uncounted(name).or(empty).map(str::to_owned)
 }
 
-/// The base's counts by name: its worker's own, and what it asked of CUDA.
+/// The base's counts by name: those of its worker, and its calls to CUDA.
 fn counts<'a>(record: &'a CaseRecord, structure: &'a Structure) -> Vec<(&'a str, u64)> {
     let own = structure.counts.iter();
     let mut all: Vec<(&str, u64)> = own.map(|(name, n)| (name.as_str(), *n)).collect();
@@ -113,11 +113,11 @@ fn counts<'a>(record: &'a CaseRecord, structure: &'a Structure) -> Vec<(&'a str,
     all
 }
 
-/// Reads a figure off a launch, where it is known.
+/// True if a launch has the figure.
 type Read = fn(&Launch) -> bool;
 
-/// Figures that the base has of a kernel which computes, and the head of none of its
-/// launches.
+/// Adds launch figures that the base has for a computing kernel, and that none of the head's
+/// launches of it have.
 fn figures(pair: &Structures, base: &Structure, head: &Structure, lost: &mut Vec<Uncounted>) {
     const FIGURES: [(&str, Kind, Read); 4] = [
         ("registers", Kind::Registers, |l| l.registers.is_some()),

@@ -1,4 +1,4 @@
-//! Two traces, compared.
+//! Compares two traces.
 
 use std::collections::BTreeSet;
 
@@ -18,25 +18,26 @@ use regatta_core::record::trace::{Spent, Trace};
 use regatta_worker::joined::Joined;
 use regatta_worker::units::{Nanoseconds, Share};
 
-/// The whole answer.
+/// The result of comparing two traces.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TraceComparison {
-    /// The parts that were compared.
+    /// The compared part of each trace: a repetition, or the whole.
     pub scope: Scope,
-    /// Smallest change of a time of one run that counts, for the rows of kernels.
+    /// The smallest change of one run's time that counts, for the rows of kernels.
     pub threshold: Share,
-    /// The times of both sides, judged by all their runs; absent where a side has none.
+    /// The times of both sides, judged by all runs; absent where a side has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runs: Option<Runs>,
-    /// The sides in figures.
+    /// The figures of both sides.
     pub sides: Sides<SideFigures>,
     /// Facts that keep times from being compared.
     pub incomparable: Vec<Mismatch>,
-    /// By growth of total time, the most first.
+    /// The kernels, sorted by growth of total time, largest first.
     pub kernels: Vec<KernelChange>,
     /// Causes, those that account for most first.
     pub findings: Vec<Finding>,
-    /// The breakdown of the change in elapsed time: of one device, if it is divided on both sides.
+    /// The breakdown of the change in elapsed time, if both sides used one device and are divided
+    /// into operations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<Account>,
     /// The caveats, as sentences.
@@ -45,10 +46,10 @@ pub struct TraceComparison {
     pub verdict: Verdict,
 }
 
-/// A side with what was made of it.
+/// One side with its analysis.
 struct TracedSide<'a> {
     trace: &'a Trace,
-    /// Without its steady part, where the other side has none.
+    /// The analysis; without its steady part if the other side has none.
     analysis: Analysis,
     label: &'a str,
 }
@@ -63,7 +64,7 @@ impl<'a> TracedSide<'a> {
         }
     }
 
-    /// The compared part and the number of its repetitions.
+    /// The figures of the compared part, and its number of repetitions.
     fn summary(&self) -> (&Summary, f64) {
         match &self.analysis.steady {
             Some(part) => (&part.summary, part.steady.repeats as f64),
@@ -77,7 +78,7 @@ impl<'a> TracedSide<'a> {
             Some(part) => part.steady.last(recording),
             None => recording.operations.iter().collect(),
         };
-        // The order of launching is the program's; that of starting, the device's.
+        // The program decides the order of launches, the device that of starts.
         operations.sort_by_key(|o| {
             let start = o.start_ns.cast_signed();
             (o.process, o.device, o.launched_ns.unwrap_or(start), start)
@@ -136,7 +137,7 @@ impl<'a> TracedSide<'a> {
         }
     }
 
-    /// Names and multiprocessors of the GPUs.
+    /// The names of the GPUs, with their numbers of multiprocessors.
     fn devices(&self) -> String {
         let devices = self
             .trace
@@ -152,8 +153,8 @@ impl<'a> TracedSide<'a> {
     }
 }
 
-/// Compares two traces, each with the times of earlier runs that it tells of. `asked` takes the
-/// place of the smallest change that counts, of one run and of several.
+/// Compares two traces, each with the times of the earlier runs that it lists. `asked` replaces the
+/// smallest change that counts, for one run and for several.
 pub fn compare(
     base: (&str, &Trace),
     head: (&str, &Trace),
@@ -261,8 +262,8 @@ fn verdict(comparison: &TraceComparison, findings: &[Found], sides: [&TracedSide
     }
 }
 
-/// The times that show this outcome, a sentence each. The elapsed time is left out if it follows
-/// what the device works: one reason is enough.
+/// A sentence for each time that has this outcome. The elapsed time is left out if it grew no more
+/// than the device's busy time.
 fn slower(runs: &Runs, outcome: VerdictOutcome) -> Vec<String> {
     let Runs { busy, elapsed, .. } = runs;
     let is = |time: &RunsOf| time.outcome() == outcome;

@@ -1,8 +1,8 @@
-//! The meaning of a trace: its time by kind, its repetition, and the changes between two.
+//! Analyses a trace: its time by kind, its repetition, and the changes between two traces.
 //!
-//! A trace is one run of one program with a profiler attached: its structure is exact, its
-//! times are an indication, and held to a high threshold. The times of several runs of each side
-//! are judged by the rule ([`Runs`]).
+//! A trace is a single run of a program with a profiler attached. Its structure is exact; its times
+//! are only an indication, and judged with a high threshold. If each side has several runs, their
+//! times are judged by the rule ([`Runs`]).
 
 mod compare;
 mod runs;
@@ -18,12 +18,12 @@ use regatta_core::machine::{
     Recorded, Recording, SteadyPart, Summary, calls, in_steady, steady, summarise,
 };
 
-/// A trace, analysed.
+/// The analysis of a trace.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Analysis {
-    /// Everything that was recorded.
+    /// The figures of the whole recording.
     pub whole: Summary,
-    /// The part that repeats, where one does.
+    /// The part that repeats, if there is one.
     pub steady: Option<SteadyPart>,
     /// Findings in that part, or else in the whole trace; the most important first.
     pub findings: Vec<Finding>,

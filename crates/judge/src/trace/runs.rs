@@ -1,4 +1,4 @@
-//! Several runs of one program: what they differ by, and what lies beyond that.
+//! Judges several runs of a program by the spread between them.
 
 use serde::Serialize;
 
@@ -10,26 +10,27 @@ use regatta_core::record::median;
 use regatta_core::record::trace::{Repeated, RunTimes, Spent, Trace};
 use regatta_worker::units::{Nanoseconds, Ratio, Share, counted};
 
-/// Smallest change of the device's time that counts where one run stands for a program: they
-/// are under a profiler, and what two runs differ by is not known.
+/// The smallest change of device time that counts if a side has only one run: it ran under a
+/// profiler, and the spread between runs is unknown.
 pub const THRESHOLD: Share = Share(0.10);
 
-/// The same where [`FEWEST`] runs a side say what runs differ by. However close they lie, two
-/// sides are of two moments, and a clock or a neighbour may differ by as much.
+/// The smallest change of device time that counts if each side has [`FEWEST`] runs. However close
+/// the runs lie, the two sides were measured at different moments, between which the clock
+/// frequency or another program may have changed by as much.
 pub const MIN_THRESHOLD: Share = Share(0.02);
 
-/// Runs a side from which on the rule of gates judges them.
+/// The fewest runs of each side for the rule of gates.
 pub const FEWEST: usize = ENOUGH;
 
 /// The comparison of a time over the runs of both sides.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunsOf {
-    /// Median of the runs.
+    /// The median of each side's runs.
     pub median_ns: Sides<Nanoseconds>,
-    /// By how much the longest run is longer than the shortest; absent for one run.
+    /// The growth from the shortest run to the longest; absent for one run.
     pub apart: Sides<Option<Share>>,
-    /// Head against base. It may be worse where it is slower beyond the threshold, which may be
-    /// chance, or may be slower by more than a single run would have been let pass.
+    /// The head compared with the base. It may be worse if it is slower beyond the threshold and
+    /// that may be chance, or if it may be slower by more than the threshold for single runs.
     #[serde(flatten)]
     pub change: Comparison,
 }
@@ -39,9 +40,9 @@ pub struct RunsOf {
 pub struct Runs {
     /// The number of runs of each side.
     pub counted: Sides<usize>,
-    /// The time in which a device worked.
+    /// The time in which a device was busy.
     pub busy: RunsOf,
-    /// The time that passed.
+    /// The elapsed time.
     pub elapsed: RunsOf,
 }
 
@@ -67,8 +68,7 @@ pub fn times_of(analysis: &Analysis) -> RunTimes {
     }
 }
 
-/// The times of all runs that a trace tells of: of those before the one that it holds, and of
-/// that one.
+/// The times of all runs that a trace lists: of the earlier ones, then of its own.
 pub fn runs_of(trace: &Trace) -> Vec<RunTimes> {
     let before = trace.header.earlier.iter().cloned();
     let own = times_of(&analyse(&trace.recording));
@@ -95,8 +95,8 @@ pub fn apart_sentence(trace: &Trace, own: &Analysis) -> Option<String> {
     })
 }
 
-/// The times of a side's runs: of a repetition, where its own has one. A run whose steady part is
-/// of another number of operations did something else, and does not count.
+/// The times of a side's runs, per repetition if its own run has one. A run whose repetition has
+/// another number of operations did something else, and is left out.
 pub fn comparable(trace: &Trace, own: &Analysis) -> Vec<Spent> {
     let own = times_of(own);
     let all = trace.header.earlier.iter().chain([&own]);
@@ -110,16 +110,15 @@ pub fn comparable(trace: &Trace, own: &Analysis) -> Vec<Spent> {
     spent.filter(|spent| spent.is_usable()).collect()
 }
 
-/// Judges by the runs of both sides; `None` where one has no time.
+/// Judges by the runs of both sides; `None` if one has no time.
 ///
-/// - **[`FEWEST`] runs a side or more** go by the [rule](crate::rule) of gates, as one case:
-///   slower is what is shown to lie beyond [`MIN_THRESHOLD`] by these very runs.
-/// - **Fewer** know no spread to go by, and [`THRESHOLD`] stays. Slower beyond it is what is slower
-///   by the medians and in every run: where the slowest run of the base took as long as the
-///   fastest of the head, two runs of one program may differ by as much, and nothing is decided.
+/// - **With [`FEWEST`] runs of each side or more**, the [rule](crate::rule) of gates decides, as
+///   for a single case: slower means shown to lie beyond [`MIN_THRESHOLD`] by these runs.
+/// - **With fewer runs**, the spread is unknown, and [`THRESHOLD`] applies. Slower means slower
+///   beyond it by the medians, and in every run. If the base's slowest run took as long as the
+///   head's fastest, two runs of one program may differ by as much, and nothing is decided.
 ///
-/// For the host's elapsed time both thresholds are twice as high: it is noisier. `asked` takes
-/// the place of either.
+/// For elapsed time, which is noisier, both thresholds are twice as high. `asked` replaces either.
 pub fn judge(runs: &Sides<Vec<Spent>>, asked: Option<Share>) -> Option<Runs> {
     let counted = runs.map(Vec::len);
     let fewest = counted.base.min(counted.head);
@@ -177,7 +176,7 @@ fn by_medians(times: &Sides<Vec<Nanoseconds>>, threshold: Share) -> Option<Compa
 fn by_rule(times: &Sides<Vec<Nanoseconds>>, least: Share, let_pass: Share) -> Option<Comparison> {
     let values = times.map(|times| -> Vec<f64> { times.iter().map(|time| time.0.ln()).collect() });
     let sides = BothSides::new(&values.base, &values.head);
-    // The other half of the error is for the other of the two times.
+    // The other half of the error is for the other time.
     let (mut change, _) = compare(sides, Terms::last(least.0.ln_1p(), GATE_ERROR / 2.0))?;
     let passes = change.is_at_most(Ratio::grown_by(let_pass));
     change.may_be_worse |= change.word == Word::Inconclusive && !passes;
@@ -194,7 +193,7 @@ impl RunsOf {
         }
     }
 
-    /// The range of the runs of one side, of the side where it is wider.
+    /// The range of a side's runs, of the side where it is wider.
     pub fn furthest(&self) -> Option<Share> {
         let apart = [self.apart.base, self.apart.head].into_iter().flatten();
         apart.max_by(|a, b| a.0.total_cmp(&b.0))
@@ -214,12 +213,12 @@ impl RunsOf {
 }
 
 impl Runs {
-    /// True where one side at least has more than one run.
+    /// True if at least one side has more than one run.
     pub fn are_several(&self) -> bool {
         self.counted.base.max(self.counted.head) > 1
     }
 
-    /// True where both sides have as many as the rule needs.
+    /// True if both sides have as many runs as the rule needs.
     pub fn are_enough(&self) -> bool {
         self.counted.base.min(self.counted.head) >= FEWEST
     }
@@ -248,7 +247,7 @@ mod tests {
         judge(&Sides::new(spent(base), spent(head)), None).unwrap()
     }
 
-    /// So many values that lie this far around a centre, as a share of it.
+    /// `count` values around `centre`, whose range is `apart` as a share of it.
     fn around(centre: f64, apart: f64, count: usize) -> Vec<f64> {
         let last = (count - 1) as f64;
         let at = |number| centre * (1.0 + apart * (number as f64 / last - 0.5));
