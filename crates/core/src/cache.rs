@@ -1,5 +1,5 @@
-//! The folder that regatta keeps what it can make again in, and files of the binary
-//! written there.
+//! The cache folder, which holds files that regatta can create again, and the files of the binary
+//! that are written there.
 
 use std::fs;
 use std::io;
@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use crate::checksum::Checksum;
 use crate::output;
 
-/// `$XDG_CACHE_HOME/regatta`, `~/.cache/regatta`, or this user's own folder in the temporary one.
-/// It exists when this returns.
+/// Returns `$XDG_CACHE_HOME/regatta`, `~/.cache/regatta`, or this user's own folder in the
+/// temporary one, and creates it.
 ///
 /// # Errors
-/// When neither can be made, or the temporary one is another user's: its files are run.
+/// When none of them can be created, or the one in the temporary folder belongs to another user:
+/// files in it are executed.
 pub fn folder() -> io::Result<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let home = || variable("HOME").map(|home| Path::new(&home).join(".cache"));
@@ -46,9 +47,9 @@ fn temporary(folder: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Writes files into a folder of the user's cache and gives the folder; names may hold
-/// folders of their own. What is there already is left alone: the folder's name holds a
-/// checksum of the contents. In a cache that is read-only, the temporary one has them.
+/// Writes files into a folder of the user's cache and returns that folder. Names may contain
+/// subfolders. The folder's name has a checksum of the contents, so existing files are left alone.
+/// If the cache is read-only, the temporary folder is used.
 ///
 /// # Errors
 /// When neither can be written.
@@ -65,7 +66,8 @@ pub fn install(kind: &str, files: &[(impl AsRef<str>, &[u8])]) -> io::Result<Pat
     })
 }
 
-/// Two processes that write at once write the same; each file is whole at any moment.
+/// Two processes that write at the same time write the same contents, and each file is complete at
+/// any moment.
 fn install_in(folder: &Path, files: &[(impl AsRef<str>, &[u8])]) -> io::Result<PathBuf> {
     write(folder, files).map(|()| folder.to_owned())
 }

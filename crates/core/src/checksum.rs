@@ -1,11 +1,11 @@
-//! Checksums by which code is known: of its contents, and cryptographic, so that no other file has
-//! the same. A run file and its lines, which are only to be known unchanged, have a CRC.
+//! Checksums that identify code. They are cryptographic, so that no other file has the same one. A
+//! run file and its lines, where only accidental changes matter, have a CRC.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// A checksum in the making: the first 128 bits of BLAKE3.
+/// Computes a checksum: the first 128 bits of BLAKE3.
 #[derive(Debug, Default)]
 pub struct Checksum(blake3::Hasher);
 
@@ -17,35 +17,35 @@ impl Checksum {
         sum
     }
 
-    /// Adds a part. Parts are kept apart: `ab`, `c` is not `a`, `bc`.
+    /// Adds a part, with its length, so that the parts `ab`, `c` differ from `a`, `bc`.
     pub fn add(&mut self, part: impl AsRef<[u8]>) {
         let part = part.as_ref();
         self.0.update(&(part.len() as u64).to_le_bytes());
         self.0.update(part);
     }
 
-    /// 32 hexadecimal digits.
+    /// The checksum as 32 hexadecimal digits.
     pub fn text(&self) -> String {
         self.0.finalize().to_hex()[..32].to_owned()
     }
 
-    /// The first 12 of them, for the name of a folder.
+    /// The first 12 hexadecimal digits, for the name of a folder.
     pub fn name(&self) -> String {
         self.0.finalize().to_hex()[..12].to_owned()
     }
 }
 
-/// The checksum and the length of a file's contents, which are added piece by piece.
+/// Computes the checksum and the length of a file's contents, piece by piece.
 #[derive(Debug, Default)]
 pub struct Contents(blake3::Hasher);
 
 impl Contents {
-    /// Adds the bytes that follow.
+    /// Appends bytes to the contents.
     pub fn add(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// 32 hexadecimal digits, and the length.
+    /// The checksum as 32 hexadecimal digits, a dash and the length in bytes.
     pub fn text(&self) -> String {
         let (digits, length) = (self.0.finalize().to_hex(), self.0.count());
         format!("{}-{length}", &digits[..32])
@@ -62,7 +62,7 @@ pub fn of_file(path: &Path) -> io::Result<String> {
     Ok(contents.text())
 }
 
-/// Shows the contents of a file, piece by piece.
+/// Calls `look` with each piece of a file's contents.
 pub(crate) fn pieces(mut file: File, mut look: impl FnMut(&[u8])) -> io::Result<()> {
     let mut buffer = vec![0; 1 << 17];
     loop {
@@ -87,7 +87,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         std::fs::write(&path, "").unwrap();
-        // BLAKE3 of nothing, from its reference.
+        // BLAKE3 of an empty input, from its reference.
         let empty = "af1349b9f5f9a1a6a0404dea36dcc949-0";
         assert_eq!(of_file(&path).unwrap(), empty);
         std::fs::write(&path, "123456789").unwrap();

@@ -1,8 +1,8 @@
-//! Files from outside: regular ones only, and no larger than their reader says.
+//! Reads files from outside: only regular ones, and only up to a size limit.
 //!
-//! A path on a command line may name anything: a pipe without a writer is waited
-//! for without end, and `/dev/zero` has none. Each reader says the most that it takes,
-//! and the words of every refusal are here.
+//! A path on a command line may name anything: reading a pipe without a writer never returns, and
+//! `/dev/zero` never ends. Each reader sets its own limit, and this module has the wording of every
+//! refusal.
 
 use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{self, BufRead, ErrorKind, Read};
@@ -15,19 +15,19 @@ use serde::{Deserialize, Serialize};
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// A suite, a `regatta.toml`, a file of requirements: written by hand.
+/// The limit for a file that is written by hand: a suite, a `regatta.toml`, a file of requirements.
 pub const WRITTEN_BY_HAND: u64 = 4 * MIB;
-/// A run or a baseline.
+/// The limit for a run or a baseline.
 pub const RUN: u64 = 2048 * MIB;
-/// A history, which is read line by line.
+/// The limit for a history, which is read line by line.
 pub const HISTORY: u64 = 4 * RUN;
-/// A trace or a raw recording, which are read line by line.
+/// The limit for a trace or a raw recording, which are read line by line.
 pub const TRACE: u64 = 64 * KIB * MIB;
-/// One line of a trace.
+/// The limit for one line of a trace.
 pub const LINE: u64 = 64 * MIB;
-/// A ledger of kernels.
+/// The limit for a ledger of kernels.
 pub const LEDGER: u64 = 64 * MIB;
-/// A compiled kernel in the cache.
+/// The limit for a compiled kernel in the cache.
 pub const IMAGE: u64 = 256 * MIB;
 
 /// Opens a regular file of at most `most` bytes, without ever waiting for another process.
@@ -35,7 +35,7 @@ pub const IMAGE: u64 = 256 * MIB;
 /// # Errors
 /// When it is missing, when it is something else (a folder, a pipe, a device), or larger.
 pub fn open(path: &Path, most: u64) -> io::Result<File> {
-    // Asked before opening: opening some devices does something.
+    // The kind is checked before opening, because opening a device may have an effect.
     regular(fs::metadata(path)?.file_type())?;
     let file = OpenOptions::new()
         .read(true)
@@ -50,13 +50,14 @@ pub fn open(path: &Path, most: u64) -> io::Result<File> {
     }
 }
 
-/// All of a regular file of at most `most` bytes.
+/// Reads a regular file of at most `most` bytes.
 ///
 /// # Errors
 /// As [`open`], or when it cannot be read.
 pub fn bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    // A file under /proc says that it is empty, and another may grow meanwhile.
+    // Metadata cannot enforce the limit: a file under /proc reports size 0, and any file may grow
+    // meanwhile.
     open(path, most)?.take(most + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
         Err(too_large(most))
@@ -65,7 +66,7 @@ pub fn bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-/// All of a text file of at most `most` bytes.
+/// Reads a text file of at most `most` bytes.
 ///
 /// # Errors
 /// As [`bytes`], or [`ErrorKind::InvalidData`] when it is not UTF-8.
@@ -77,7 +78,7 @@ pub fn text(path: &Path, most: u64) -> io::Result<String> {
     })
 }
 
-/// The first bytes of a regular file, at most so many; none of a file that cannot be read.
+/// The first `most` bytes of a regular file; empty if it cannot be read.
 pub fn beginning(path: &Path, most: u64) -> Vec<u8> {
     let mut start = Vec::new();
     let read = open(path, u64::MAX).and_then(|file| file.take(most).read_to_end(&mut start));
@@ -89,14 +90,14 @@ pub fn beginning(path: &Path, most: u64) -> Vec<u8> {
 pub enum Line {
     /// A line with the line feed that ends it.
     Whole,
-    /// The last line, without one, or the beginning of one that is longer than `most`.
+    /// The last line, without a line feed, or the first `most` bytes of a longer line.
     Cut,
     /// The end of the file.
     None,
 }
 
-/// Reads the next line into `into`, line feed included; of one longer than `most` bytes the
-/// beginning, and the rest is passed over.
+/// Reads the next line into `into`, with its line feed. Of a line longer than `most` bytes the
+/// beginning is read, and the rest is skipped.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -115,7 +116,8 @@ pub fn line(file: &mut impl BufRead, most: u64, into: &mut Vec<u8>) -> io::Resul
     }
 }
 
-/// The entries of a folder that `keep` takes, sorted; none of a folder that cannot be read.
+/// The sorted entries of a folder for which `keep` returns true; empty if the folder cannot be
+/// read.
 pub fn paths_in(folder: &Path, keep: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
@@ -136,7 +138,7 @@ fn regular(kind: FileType) -> io::Result<()> {
     Err(io::Error::new(error, problem))
 }
 
-/// The refusal of a file that is larger.
+/// The error for a file larger than `most` bytes.
 pub fn too_large(most: u64) -> io::Error {
     let (size, unit) = match most {
         _ if most >= MIB => (most / MIB, "MiB"),
@@ -147,7 +149,7 @@ pub fn too_large(most: u64) -> io::Error {
     io::Error::new(ErrorKind::FileTooLarge, problem)
 }
 
-/// A line of a file that could not be used; the others were kept.
+/// A line of a file that could not be used. The other lines are kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Damage {
     /// Counts from 1.

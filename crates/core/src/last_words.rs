@@ -1,16 +1,16 @@
 //! Finds the lines of a failed process's log that name the fault, not merely
 //! the last ones. Libraries still print while they are torn down.
 
-/// Lines that are shown at most.
+/// The largest number of lines in an excerpt.
 const LINES: usize = 12;
 
-/// The lines at the end that are shown whatever they say.
+/// The number of lines at the end that an excerpt always has.
 const LAST: usize = 4;
 
-/// A longer line is cut: megabytes of template names do not help a reader.
+/// The largest number of characters of a line: a message may have megabytes of template names.
 const MAX_LINE: usize = 400;
 
-/// Names of faults, in small letters; the surer words first.
+/// Words that name a fault with certainty, in lower case.
 const SURE: [&str; 13] = [
     "error:",
     "exception:",
@@ -40,7 +40,7 @@ const LIKELY: [&str; 11] = [
     "killed",
 ];
 
-/// Said of what went right, or in passing.
+/// Words of lines that report success, or no fault.
 const HARMLESS: [&str; 5] = [
     "warning",
     "no error",
@@ -61,16 +61,14 @@ fn weight(line: &str) -> u8 {
     }
 }
 
-/// The line that names the fault: the last of those that do so most surely, or else the
-/// last line there is.
+/// The line that names the fault: the last of those with the highest weight, or else the last line.
 pub fn fault(log: &str) -> Option<&str> {
     let lines = log.lines().map(str::trim).filter(|line| !line.is_empty());
     // `max_by_key` takes the last of equals.
     lines.max_by_key(|line| weight(line))
 }
 
-/// The last few lines, and of those before them the ones that name a fault. `…` stands
-/// where lines were left out.
+/// The last lines, and earlier lines that name a fault. `…` marks lines that were left out.
 pub fn excerpt(log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
     let mut shown: Vec<usize> = (lines.len().saturating_sub(LAST)..lines.len()).collect();
@@ -79,7 +77,7 @@ pub fn excerpt(log: &str) -> String {
     } else {
         let before = 0..lines.len() - LAST;
         let mut faults: Vec<usize> = before.filter(|&at| weight(lines[at]) > 0).collect();
-        // The surest of them, and of equals the later.
+        // The lines of the highest weight are kept, and later ones among equals.
         faults.sort_by_key(|&at| std::cmp::Reverse((weight(lines[at]), at)));
         faults.truncate(LINES - LAST);
         // The lines before a single fault help more than nothing.

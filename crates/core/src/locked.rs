@@ -1,5 +1,5 @@
-//! Folders that several processes share: one is made by one process at a time, while no other uses
-//! it, and replaced or removed only when no process uses it.
+//! Locks for folders that several processes share. One process at a time creates, replaces or
+//! removes a folder, and only while no other process uses it.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
@@ -8,33 +8,33 @@ use std::path::{Path, PathBuf};
 
 use crate::secrets;
 
-/// A shared folder, or a file, that this process uses, or makes while no other does. The lock is
-/// a file beside it, which the kernel lets go of when the process ends, however it ends.
+/// A lock on a folder or a file, shared for use or exclusive for changes. The lock is a file beside
+/// it, which the kernel releases when the process ends, however it ends.
 #[derive(Debug)]
 pub struct LockedFolder {
     path: PathBuf,
-    /// `None` where no process can write, which then makes and removes nothing either.
+    /// `None` on a read-only file system, where no process can change the folder.
     _file: Option<File>,
 }
 
-/// A folder is made as often for one use before that is given up.
+/// The number of attempts to create a folder that another process changes each time.
 const MAX_ATTEMPTS: u32 = 5;
 
 /// The ways to use a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
-    /// Reads it, beside others.
+    /// Reads the folder, together with other processes.
     Shared,
-    /// Makes, replaces or removes it, alone.
+    /// Creates, replaces or removes the folder, exclusively.
     Alone,
 }
 
 impl LockedFolder {
-    /// The folder at `path` for use beside other processes; where it is not whole, it is made first,
-    /// by this process or by the one that is making it now, which is waited for.
+    /// Locks the folder at `path` for shared use. If `is_whole` returns false, this process creates
+    /// it first with `make`, or waits for the process that is creating it.
     ///
     /// # Errors
-    /// When the lock cannot be had, or what `make` fails with.
+    /// When the lock cannot be taken, or the error of `make`.
     pub fn made<E: From<io::Error>>(
         path: &Path,
         is_whole: impl Fn() -> bool,
@@ -51,7 +51,7 @@ impl LockedFolder {
             if !is_whole() {
                 make()?;
             }
-            // Between making and using it the lock is free for a moment: check again.
+            // The lock is free for a moment between creating and using the folder, so check again.
             drop(lock);
         }
         let problem = "something changes it as soon as it is made";
@@ -61,18 +61,18 @@ impl LockedFolder {
         ))))
     }
 
-    /// The folder for use beside other processes. Waits for one that makes it.
+    /// Locks the folder for shared use. Waits for a process that changes it.
     ///
     /// # Errors
-    /// When the lock cannot be had.
+    /// When the lock cannot be taken.
     pub fn shared(path: &Path) -> io::Result<LockedFolder> {
         LockedFolder::wait(path, Use::Shared)
     }
 
-    /// The folder for this process alone. Waits for all that use it.
+    /// Locks the folder exclusively. Waits for all processes that use it.
     ///
     /// # Errors
-    /// When the lock cannot be had.
+    /// When the lock cannot be taken.
     pub fn alone(path: &Path) -> io::Result<LockedFolder> {
         LockedFolder::wait(path, Use::Alone)
     }
@@ -80,7 +80,7 @@ impl LockedFolder {
     /// The folder for this process alone; `None` where another uses it.
     ///
     /// # Errors
-    /// When the lock cannot be had.
+    /// When the lock cannot be taken.
     pub fn try_alone(path: &Path) -> io::Result<Option<LockedFolder>> {
         LockedFolder::attempt(path, Use::Alone)
     }
@@ -106,13 +106,13 @@ impl LockedFolder {
     fn attempt(path: &Path, what: Use) -> io::Result<Option<LockedFolder>> {
         let lock = lock_path(path);
         if let Some(folder) = lock.parent() {
-            // Opening the lock says why where this fails.
+            // If this fails, opening the lock reports the reason.
             let _ = fs::create_dir_all(folder);
         }
         let mut options = File::options();
         let file = match options.create(true).read(true).append(true).open(&lock) {
             Ok(file) => file,
-            // Prepared in an image, say: what is there is used as it is.
+            // The folder may be part of a container image. It is then used as it is.
             Err(error) if what == Use::Shared && is_read_only(&error) => {
                 return LockedFolder::noted(path, what, None).map(Some);
             }
@@ -123,7 +123,7 @@ impl LockedFolder {
             Use::Alone => file.try_lock(),
         };
         match tried {
-            // Whoever had it before may have removed the folder with its lock.
+            // The previous holder may have removed the folder with its lock file.
             Ok(()) if !is_file_of(&file, &lock) => LockedFolder::attempt(path, what),
             Ok(()) => LockedFolder::noted(path, what, Some(file)).map(Some),
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -131,13 +131,14 @@ impl LockedFolder {
         }
     }
 
-    /// Writes down who has it, for those that wait.
+    /// Writes the process id into the lock file, for messages of processes that wait.
     fn noted(path: &Path, what: Use, file: Option<File>) -> io::Result<LockedFolder> {
         if let Some(mut file) = file.as_ref() {
             if what == Use::Alone {
                 file.set_len(0)?;
             }
-            // One write: others append to it as well. On a full disk measuring goes ahead without it.
+            // A single write, because others append as well. On a full disk the measurement
+            // continues without it.
             let _ = file.write_all(format!("{}\n", std::process::id()).as_bytes());
         }
         Ok(LockedFolder {
@@ -151,10 +152,10 @@ impl LockedFolder {
         &self.path
     }
 
-    /// Removes the folder and its lock, which this process has alone.
+    /// Removes the folder and its lock file; the lock must be exclusive.
     ///
     /// # Errors
-    /// When something of it cannot be removed.
+    /// When a part of it cannot be removed.
     pub fn remove(self) -> io::Result<()> {
         removed(&self.path)?;
         removed(&lock_path(&self.path))
@@ -177,14 +178,14 @@ pub fn removed(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The lock lies beside what it locks, which may be replaced as a whole.
+/// The path of the lock file, beside the folder, which may be replaced as a whole.
 fn lock_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     PathBuf::from(name)
 }
 
-/// True where this path still names the file that is open.
+/// True if `path` still names the open file.
 fn is_file_of(file: &File, path: &Path) -> bool {
     let number = |facts: fs::Metadata| (facts.dev(), facts.ino());
     let open = file.metadata().map(number);
@@ -211,7 +212,7 @@ fn verb(path: &Path, what: Use) -> String {
     }
 }
 
-/// The process that uses or makes a folder, by its number and command.
+/// The process that uses or changes a folder, by its number and command.
 pub fn holder(path: &Path) -> String {
     let text = fs::read_to_string(lock_path(path)).unwrap_or_default();
     let own = std::process::id();

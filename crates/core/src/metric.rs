@@ -1,4 +1,4 @@
-//! The metrics: what is compared of a case, as one table.
+//! The metrics by which a case is compared, as one table.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,18 +24,19 @@ words! {
         /// Device time of a call: the median of an invocation's samples.
         #[default]
         Device = "device",
-        /// The 9th of 10 of these samples, the largest of 5 to 9: the time of a call at its slowest.
+        /// The 9th of 10 of these samples in order, or the largest of 5 to 9: the time of a slow
+        /// call.
         DeviceP90 = "device_p90",
         /// Host time to issue the call.
         Host = "host",
-        /// Time of the reference operation that host time is divided by: a load that slows every
-        /// operation of a framework slows it as well.
+        /// Time of the reference operation that host time is divided by: load that slows every
+        /// operation of a framework slows this one as well.
         HostReference = "host_reference",
         /// Time of the first call of a process, with all one-time work.
         FirstCall = "first_call",
-        /// Most memory in use: of a GPU, or of a worker's process on a CPU.
+        /// Peak memory in use: of a GPU, or of a worker's process on a CPU.
         PeakMemory = "peak_memory",
-        /// CPU time of a call, of all threads, of a worker that runs on the CPU.
+        /// CPU time of a call, summed over all threads, for a worker on the CPU.
         CpuTime = "cpu_time",
     }
 }
@@ -46,24 +47,24 @@ struct MetricInfo {
     text: &'static str,
     /// The clock of the time, to end a sentence; empty for the device, which is usual.
     ending: &'static str,
-    /// The smallest relative change that counts, in thresholds of the device time; a metric that
-    /// varies otherwise has one of its own ([`MetricInfo::own`]).
+    /// The smallest relative change that counts, as a multiple of the threshold of device time; a
+    /// metric that varies in another way has one of its own ([`MetricInfo::own`]).
     of_device: f64,
-    /// The smallest relative change that counts, at the least.
+    /// A lower bound of the smallest relative change that counts.
     own: f64,
-    /// The smallest change that counts, in nanoseconds or bytes: a fraction of nearly nothing is
-    /// nothing.
+    /// The smallest absolute change that counts, in nanoseconds or bytes, because a share of a tiny
+    /// value means nothing.
     least: f64,
     /// The value of an invocation's samples.
     reduced: fn(&Measurement) -> Option<f64>,
 }
 
-/// The table of metrics, in the order of [`Metric`]: one more is a row, and a list of samples
-/// that it is made of.
+/// The table of metrics, in the order of [`Metric`]. A new metric is a row here, and a list of
+/// samples from which it is computed.
 ///
 /// - *Slow tenth*: the 9th of 10 samples varies several times more than their median.
-/// - *Host*: with a reference operation it varies by 8 % between processes, without by 40 %. So
-///   does the reference operation itself, which is compared for a change of twice.
+/// - *Host*: it varies between processes by 8 % with a reference operation, and by 40 % without. So
+///   does the reference operation itself, for which only a doubling counts.
 /// - *First call*: it depends on caches that no run controls, compiled kernels above all.
 #[rustfmt::skip]
 const INFO: [MetricInfo; 7] = [
@@ -81,18 +82,18 @@ impl Metric {
         &INFO[self as usize]
     }
 
-    /// As a reader calls it.
+    /// The name for readers.
     pub fn text(self) -> &'static str {
         self.info().text
     }
 
-    /// The smallest relative change that counts, where that of the device time is this.
+    /// The smallest relative change that counts, from `device`, that of the device time.
     pub fn threshold(self, device: Share) -> Share {
         let info = self.info();
         Share(info.own.max(info.of_device * device.0))
     }
 
-    /// The smallest change that counts, in nanoseconds or bytes.
+    /// The smallest absolute change that counts, in nanoseconds or bytes.
     pub fn least_change(self) -> f64 {
         self.info().least
     }
@@ -110,7 +111,7 @@ impl Metric {
         self.info().ending
     }
 
-    /// True for a time on the wall, in which other programs on the same cores are.
+    /// True for a wall-clock time, which other programs on the same cores lengthen.
     pub fn is_wall_time(self) -> bool {
         matches!(self, Metric::Device | Metric::DeviceP90 | Metric::Host)
     }
@@ -122,12 +123,13 @@ impl Metric {
 #[cfg_attr(feature = "schemas", schemars(with = "BTreeMap<Metric, f64>"))]
 #[serde(into = "BTreeMap<Metric, f64>")]
 pub struct Values {
-    /// Not a number for a missing value: a run may have millions of these.
+    /// NaN stands for a missing value, because a run may have millions of these.
     by_metric: [f64; Metric::ALL.len()],
 }
 
 impl Values {
-    /// The values of an invocation's samples; values that no clock can have shown are left out.
+    /// Reduces an invocation's samples to one value for each metric; values that no clock can show
+    /// are left out.
     pub fn reduced(measurement: &Measurement) -> Values {
         let mut values = Values::default();
         for metric in Metric::ALL {
@@ -143,7 +145,7 @@ impl Values {
         Some(self.by_metric[metric as usize]).filter(|value| !value.is_nan())
     }
 
-    /// Sets it, or takes it away.
+    /// Sets the value of a metric, or removes it.
     pub fn set(&mut self, metric: Metric, value: Option<f64>) {
         self.by_metric[metric as usize] = value.unwrap_or(f64::NAN);
     }
@@ -193,10 +195,9 @@ impl From<Values> for BTreeMap<Metric, f64> {
     }
 }
 
-/// By how much samples of a head lie above those of a base that were taken in turn with them, so
-/// many a turn: of the logarithms of the ratios of turns, the middle of the means of each two.
-/// `None` for a metric that has no
-/// sample of its own a call, or fewer than two turns.
+/// The ratio of a head's samples to a base's that were taken in turns of `turn` samples: the median
+/// of the Walsh averages of the logarithms of the turns' ratios. `None` for a metric that has no
+/// sample for each call, or with fewer than two turns.
 pub fn ratio_in_turns(metric: Metric, base: &Measured, head: &Measured, turn: u32) -> Option<f64> {
     let figures = |of: &Measured| match metric {
         Metric::Device => numbers(&of.device_ns),
@@ -209,8 +210,8 @@ pub fn ratio_in_turns(metric: Metric, base: &Measured, head: &Measured, turn: u3
     middle.map(f64::exp)
 }
 
-/// The means of each two values, each with itself as well, whose middle is the estimate of Hodges and
-/// Lehmann (Annals of Mathematical Statistics 34, 1963).
+/// The Walsh averages: the means of every two values, and of each with itself. Their median is the
+/// estimate of Hodges and Lehmann (Annals of Mathematical Statistics 34, 1963).
 pub fn walsh_averages(values: &[f64]) -> Vec<f64> {
     let means = (0..values.len()).flat_map(|at| {
         let first = values[at];
@@ -220,7 +221,7 @@ pub fn walsh_averages(values: &[f64]) -> Vec<f64> {
     means.collect()
 }
 
-/// The logarithms of the ratios of the means of turns, those that both sides have.
+/// For each turn that both sides have, the logarithm of the ratio of its means.
 pub fn turn_ratios(base: &[f64], head: &[f64], turn: u32) -> Vec<f64> {
     let turn = turn.max(1) as usize;
     let mean = |samples: &[f64]| samples.iter().sum::<f64>() / samples.len() as f64;
@@ -229,7 +230,7 @@ pub fn turn_ratios(base: &[f64], head: &[f64], turn: u32) -> Vec<f64> {
     logs.filter(|log| log.is_finite()).collect()
 }
 
-/// Host time of each sample as a part of what the reference operation took right after it.
+/// The host time of each sample, divided by that of the reference operation right after it.
 pub(crate) fn host_ratios(samples: &Measured) -> Vec<f64> {
     let pairs = samples.host_ns.iter().zip(&samples.host_reference_ns);
     pairs
@@ -240,8 +241,8 @@ pub(crate) fn host_ratios(samples: &Measured) -> Vec<f64> {
 /// The fewest samples that have a slow tenth.
 const MIN_SAMPLES: usize = 5;
 
-/// The 9th of 10 samples, by rank rounded up: of 5 to 9 the largest. `None` for fewer, of which it
-/// would be as much as a third.
+/// The 9th of 10 samples in order, with the rank rounded up: of 5 to 9 samples the largest. `None`
+/// for fewer, of which one sample would be as much as a third.
 fn ninth_of_ten(samples: &[Nanoseconds]) -> Option<f64> {
     let mut sorted = numbers(samples);
     let place = (9 * sorted.len()).div_ceil(10).checked_sub(1)?;

@@ -1,8 +1,7 @@
-//! Files that are written whole or not at all: a reader sees the old one or the new one.
+//! Writes files atomically: a reader sees the old file or the new one.
 //!
-//! The one place that writes by way of a temporary file, which lies in the folder of the
-//! file itself, because only there is a rename atomic. What was begun and is not kept is
-//! removed.
+//! This is the only module that writes through a temporary file. It is in the folder of the file
+//! itself, because only there is a rename atomic. A draft that is not kept is removed.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -13,13 +12,13 @@ use tempfile::{NamedTempFile, PersistError};
 
 use crate::input;
 
-/// Why a file was not, or cannot be, written.
+/// The reason why a file could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {path}: {error}")]
 pub struct OutputError {
-    /// The file itself, not the temporary one.
+    /// The path of the file, not of the temporary one.
     pub path: PathBuf,
-    /// The system's own words, or what is in the way and what to do about it.
+    /// The system's error, or a description of the obstacle with its fix.
     pub error: io::Error,
 }
 
@@ -49,7 +48,7 @@ impl From<OutputError> for io::Error {
     }
 }
 
-/// A file in the making.
+/// A file that is being written, and appears only when it is kept.
 #[derive(Debug)]
 pub struct Draft {
     file: NamedTempFile,
@@ -57,15 +56,15 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Begins the file of this path, which stays invisible until it is kept. Others
-    /// may read it then, as far as the umask allows.
+    /// Begins a file, which is invisible under `path` until it is kept. Its mode then follows the
+    /// umask.
     ///
     /// # Errors
     /// When its folder is absent or cannot be written.
     pub fn create(path: &Path) -> Result<Draft, OutputError> {
         let folder = folder_of(path);
-        // `tempfile` puts the temporary file's name into the system's words, and its mode would
-        // be its owner's alone.
+        // By default `tempfile` would put the temporary name into the system's error, and restrict
+        // the mode to the owner.
         let mut code = None;
         let mut options = File::options();
         options.read(true).write(true).create_new(true).mode(0o666);
@@ -95,27 +94,28 @@ impl Draft {
         written.map_err(|error| OutputError::new(&self.path, error))
     }
 
-    /// Waits until the device has all of it: a record outlives a loss of power.
+    /// Waits until the data is on the device, so that a record survives a loss of power.
     ///
     /// # Errors
-    /// When the device says that it has not.
+    /// When the device reports an error.
     pub fn settle(&self) -> Result<(), OutputError> {
         let settled = self.file.as_file().sync_data();
         settled.map_err(|error| OutputError::new(&self.path, error))
     }
 
-    /// Puts it in its place, over what is there.
+    /// Moves the file to its path, and replaces an existing file.
     ///
     /// # Errors
-    /// When that cannot be replaced, as a folder cannot.
+    /// When the existing entry cannot be replaced, such as a folder.
     pub fn keep(self) -> Result<(), OutputError> {
         kept(&self.path, self.file.persist(&self.path))
     }
 
-    /// Puts it in its place, where nothing is.
+    /// Moves the file to its path, where nothing may exist yet.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AlreadyExists`] where something is; otherwise as [`keep`](Draft::keep).
+    /// [`io::ErrorKind::AlreadyExists`] if something exists there; otherwise as
+    /// [`keep`](Draft::keep).
     pub fn keep_as_new(self) -> Result<(), OutputError> {
         kept(&self.path, self.file.persist_noclobber(&self.path))
     }
@@ -136,10 +136,10 @@ pub fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// Writes a file, over what is there.
+/// Writes a file, and replaces an existing one.
 ///
 /// # Errors
-/// When it cannot be written; what was there is as it was.
+/// When it cannot be written. An existing file is then unchanged.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), OutputError> {
     let mut draft = Draft::create(path)?;
     draft.add(bytes)?;

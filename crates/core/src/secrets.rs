@@ -1,9 +1,9 @@
 //! Keeps secrets out of files and streams: variables, command lines and a worker's text.
 //!
-//! Runs and baselines are committed, and printed into pull requests. So a value is kept only of
-//! variables on which speed depends and that hold no secret; of others a short checksum. Of a
-//! command line those words are kept that are known to be harmless: the program, paths, the names
-//! of options, numbers, and plain words of options that are known (`PLAIN_OPTIONS`).
+//! Runs and baselines are committed, and printed into pull requests. So the value of a variable is
+//! kept only if speed depends on it and it is known to hold no secret; other variables get a short
+//! checksum. On a command line, only words that are known to be harmless are kept: the program,
+//! paths, the names of options, numbers, and plain words of known options (`PLAIN_OPTIONS`).
 
 mod message;
 
@@ -13,18 +13,18 @@ pub use message::message;
 /// Variables whose values are kept: settings of threads, allocators, compilers and GPUs.
 const KEPT_VARIABLES: &str = include_str!("kept_variables.txt");
 
-/// Options and keys whose values are kept where these are plain words: those of regatta, and what
-/// benchmarks call their settings. Of a longer name the last word decides: `attn-backend`.
+/// Options and keys whose values are kept if they are plain words: regatta's own, and common
+/// settings of benchmarks. Of a longer name the last word decides: `attn-backend`.
 const PLAIN_OPTIONS: &str = include_str!("kept_options.txt");
 
 /// Words in the names of variables and options whose values are secrets.
 const SECRET: &str = "key token secret passw passphrase storepass passcode pwd cred auth cookie \
      private bearer session signature webhook";
 
-/// Words of such names that mean a secret only when they stand alone: `pass`, and not `bypass`.
+/// Words that mark a secret only as a whole part of a name: `pass`, and not `bypass`.
 const SECRET_ALONE: &str = "pass pat pin otp totp mfa pw sid sig jwt u p";
 
-/// Names with a word of [`SECRET`] that count something; a number is kept of these.
+/// Names with a word of [`SECRET`] that count something, whose numeric values are kept.
 const COUNTS: [&str; 2] = ["keys", "tokens"];
 
 /// The beginnings of well-known tokens.
@@ -33,10 +33,10 @@ const TOKENS: &str = "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ glpat- hf_ sk- sk_liv
      gsk_ AGE-SECRET-KEY- xoxa- xoxr- xoxs- pk_live_ whsec_ shpat_ dop_v1_ hvs. dp.pt. lin_api_ \
      LTAI r8_ glrt- glptt- gldt- figd_ ATATT PMAK- NRAK- xai- pplx- rubygems_ pscale_tkn_ ntn_";
 
-/// The first word of a version of a comparison.
+/// The possible first words of a version in a comparison.
 const SCHEMES: [&str; 7] = ["worker", "git", "env", "pypi", "lock", "run", "script"];
 
-/// Words that are settings, whatever the option is called.
+/// Words that are settings under any option.
 const SETTINGS: &str = "true false yes no on off auto none default all cpu cuda gpu tpu here f16 f32 f64 \
      bf16 fp8 fp16 fp32 fp64 tf32 int8 float16 float32 float64 bfloat16 half float double forward \
      backward both causal full hot cold debug release";
@@ -45,7 +45,7 @@ const SETTINGS: &str = "true false yes no on off auto none default all cpu cuda 
 const FILE_EXTENSIONS: &str = "py pl rb sh js toml json jsonl yaml yml txt csv html md xml so o a cu cuh c cc \
      cpp h hpp rs whl trace svg png gz";
 
-/// The text in the place of a secret.
+/// The text that replaces a secret.
 pub const HIDDEN: &str = "***";
 
 /// True for the name of a variable or an option whose value is a secret.
@@ -55,9 +55,9 @@ pub fn names_a_secret(name: &str) -> bool {
         || parts(&name).any(|part| is_listed(part, SECRET_ALONE))
 }
 
-/// The part of a variable that is kept: its value where that is harmless, nothing of a secret, and of any
-/// other a checksum of 16 bits. That tells nearly every change, and fits too many values for
-/// one of them to be found by it.
+/// The part of a variable that is kept: its value if that is harmless, nothing for a secret, and
+/// for any other variable a checksum of 16 bits. That shows nearly every change, and too many
+/// values have the same checksum for the value to be guessed from it.
 pub fn variable(name: &str, value: &str) -> Option<String> {
     if is_listed(name, KEPT_VARIABLES) {
         return Some(message(value));
@@ -70,13 +70,13 @@ fn checksum(name: &str, value: &str) -> String {
     format!("hidden:{sum:04x}")
 }
 
-/// A command line of which only what is harmless is kept.
+/// A command line with all but harmless words hidden.
 pub fn command_line(words: &[String]) -> Vec<String> {
     line(words, &|_, _| HIDDEN.to_owned())
 }
 
-/// A command line as [`command_line`] keeps it, with a checksum of 16 bits for what is hidden and
-/// does not stand under a secret's name: two commands that differ there are two.
+/// A command line as [`command_line`] keeps it, with a checksum of 16 bits for each hidden value
+/// that is not a secret by its name, so that commands with different values stay different.
 pub fn identified(words: &[String]) -> Vec<String> {
     line(words, &|name, value| {
         if names_a_secret(name) {
@@ -92,7 +92,7 @@ type Hide<'a> = &'a dyn Fn(&str, &str) -> String;
 
 fn line(words: &[String], hide: Hide) -> Vec<String> {
     let mut option: Option<String> = None;
-    // A name that no dash marks as an option, or more text before it.
+    // A name without the dash of an option, or a name with text before it.
     let mut named: Option<String> = None;
     let mut is_pem = false;
     let each = words.iter().enumerate().map(|(place, text)| {
@@ -132,8 +132,8 @@ fn line(words: &[String], hide: Hide) -> Vec<String> {
     each.collect()
 }
 
-/// The name of a secret at the end of a word, whose value may be the next: `TOKEN`, `-password`,
-/// `/ApiKey`, `--args=--token`.
+/// The name of a secret at the end of a word, whose value may be the next word: `TOKEN`,
+/// `-password`, `/ApiKey`, `--args=--token`.
 fn secret_at_end(text: &str) -> Option<&str> {
     let last = text.rsplit(['=', ':']).next()?;
     let name = last.trim_matches(['"', '\'', '-', '/']);
@@ -192,7 +192,7 @@ fn is_of_compilers(name: &str) -> bool {
     }
 }
 
-/// True for what an option, a key or a variable is called.
+/// True for a possible name of an option, a key or a variable.
 fn is_name(text: &str) -> bool {
     let letters = text.chars().any(|c| c.is_ascii_alphabetic());
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./@:*,".contains(c);
@@ -230,15 +230,14 @@ fn parts(name: &str) -> impl Iterator<Item = &str> {
     name.split(|c: char| !c.is_ascii_alphanumeric())
 }
 
-/// True where plain words are kept of an option.
+/// True for an option whose plain words are kept.
 fn keeps_words(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let last = parts(&name).last().unwrap_or_default();
     is_listed(&name, PLAIN_OPTIONS) || is_listed(last, PLAIN_OPTIONS)
 }
 
-/// The kept part of a value: of the option or key `name`, or of a word by itself where that is
-/// empty.
+/// The kept part of a value, where `name` is its option or key, or empty for a word without one.
 fn kept(text: &str, name: &str, hide: Hide) -> String {
     let number = is_number(text);
     if name == "num_splits_key" || name == "num-splits-key" || name == "seed" {
@@ -248,7 +247,7 @@ fn kept(text: &str, name: &str, hide: Hide) -> String {
     } else if names_a_secret(name) {
         let lower = name.to_ascii_lowercase();
         let counts = parts(&lower).any(|part| COUNTS.contains(&part));
-        // `--tile-keys 4` counts keys, and `-u` is a switch of Python's, too.
+        // `--tile-keys 4` counts keys, and `-u` is also a switch of Python.
         let harmless = if name.len() == 1 {
             is_file(text)
         } else {
@@ -375,7 +374,8 @@ fn phrase(text: &str, name: &str, hide: Hide) -> String {
     known.join(" ").replace(" ; ", "; ")
 }
 
-/// `https://user:password@host/path?query#fragment`, of which the host is kept and a plain path.
+/// An address such as `https://user:password@host/path?query#fragment`, of which the host and a
+/// plain path are kept.
 fn address(scheme: &str, rest: &str, hide: Hide) -> String {
     let (place, query) = rest.split_at(rest.find(['?', '#']).unwrap_or(rest.len()));
     let (authority, path) = place.split_at(place.find('/').unwrap_or(place.len()));
@@ -421,14 +421,14 @@ fn is_number(text: &str) -> bool {
         && text.chars().all(plain)
 }
 
-/// A word that a person would write: small letters, and few digits.
+/// A word that a person would write: lower case, and few digits.
 fn is_plain(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_.+*@".contains(c);
     let digits = text.bytes().filter(u8::is_ascii_digit).count();
     (1..=48).contains(&text.len()) && text.chars().all(plain) && digits <= 8 && !is_random(text)
 }
 
-/// A word that a program drew: its letters, capitals and digits change places often.
+/// A word that looks random: it changes often between letters, capitals and digits.
 fn is_random(text: &str) -> bool {
     let kind = |c: char| (c.is_ascii_digit(), c.is_ascii_uppercase());
     let mut words = text.split(|c: char| !c.is_ascii_alphanumeric());
@@ -454,8 +454,8 @@ fn has_file_ending(text: &str) -> bool {
     is_listed(ending, FILE_EXTENSIONS)
 }
 
-/// True for what can only be a file: a path from a folder that is named, or a name with the ending
-/// of one.
+/// True for a text that can only be a file: a path with a leading folder, or a name with a file's
+/// ending.
 fn is_file(text: &str) -> bool {
     let starts = ["/", "./", "../", "~/"];
     let segments = || {
@@ -468,7 +468,7 @@ fn is_file(text: &str) -> bool {
         || [".", ".."].contains(&text)
 }
 
-/// A path, without those of its parts that look drawn.
+/// A path, with those of its parts hidden that look random.
 fn path(text: &str, hide: Hide) -> String {
     let each = text.split('/').map(|part| {
         let harmless = part
@@ -492,8 +492,8 @@ fn program(text: &str, hide: Hide) -> String {
     }
 }
 
-/// A worker's words about its device or a version: kept without values that have a name,
-/// and without what of addresses may be a secret.
+/// A worker's description of its device or a version, without named values and without secrets in
+/// addresses.
 pub fn description(text: &str) -> String {
     let hide: Hide = &|_, _| HIDDEN.to_owned();
     let words = text.split(' ').map(|word| {
@@ -506,8 +506,8 @@ pub fn description(text: &str) -> String {
     message(&words.collect::<Vec<_>>().join(" "))
 }
 
-/// The values of a command and of variables that are hidden and could not be anything else, to be
-/// hidden as well where a program repeats them.
+/// The hidden values of a command and of variables, as far as they are certainly secrets, so that
+/// they can be hidden in a program's output as well.
 pub fn hidden_values(
     words: &[String],
     variables: impl IntoIterator<Item = (String, String)>,
@@ -523,10 +523,10 @@ pub fn hidden_values(
     let is_address = |value: &str| value.contains("://") && value.contains(['@', '?']);
     let secret = variables.into_iter();
     let secret = secret.filter(|(name, value)| names_a_secret(name) || is_address(value));
-    // The working folder is not a secret, nor is where a socket lies.
+    // The working folder and the path of a socket may be shown.
     let secret = secret.filter(|(name, value)| !value.starts_with('/') && !is_shown(name, value));
     hidden.extend(secret.map(|(_, value)| value));
-    // A folder may have a drawn name; the user has to follow a message that names it.
+    // A folder may have a random name, which a message must show to be useful.
     let rooted = words
         .iter()
         .filter(|word| word.starts_with(['/', '.', '~']));
@@ -541,7 +541,7 @@ pub fn hidden_values(
     parts.filter(certain).map(str::to_owned).collect()
 }
 
-/// A text without these values.
+/// Replaces these values in a text.
 pub fn masked(mut text: String, hidden: &[String]) -> String {
     for value in hidden {
         if text.contains(value) {

@@ -1,5 +1,4 @@
-//! Folders for what a process needs until it ends. Those of a process that was killed are removed by
-//! the next one.
+//! Temporary folders of a process. The folders of a killed process are removed by the next one.
 
 use std::fs;
 use std::io;
@@ -13,8 +12,8 @@ use crate::checksum::Checksum;
 
 const PREFIX: &str = "regatta-";
 
-/// A new folder in the system's own for temporary files, with `purpose` in its name. The first call
-/// removes what processes that are gone have left there.
+/// Creates a folder in the system's temporary folder, with `purpose` in its name. The first call
+/// removes folders of processes that have ended.
 ///
 /// # Errors
 /// When it cannot be made.
@@ -26,15 +25,15 @@ pub fn folder(purpose: &str) -> io::Result<TempDir> {
     Builder::new().prefix(&prefix).tempdir_in(place)
 }
 
-/// The processes among which a number names one: those since this boot, in this container. Another
-/// host or container may have the same folder.
+/// An id of this boot and container, in which process ids are unique. Another host or container may
+/// share the temporary folder.
 fn processes() -> String {
     let boot = fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let container = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     Checksum::new([&boot[..], container.as_os_str().as_encoded_bytes()]).name()
 }
 
-/// Removes this user's folders of processes that are gone. What cannot be removed stays.
+/// Removes this user's folders of processes that have ended. Errors are ignored.
 fn remove_left(place: &Path, processes: &str) {
     let Ok(user) = fs::metadata("/proc/self").map(|own| own.uid()) else {
         return;

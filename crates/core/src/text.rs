@@ -1,12 +1,11 @@
-//! Text from outside the process, made fit to be shown.
+//! Makes text from outside the process safe to show.
 //!
-//! Workers hand over whatever a library printed: colour codes, progress bars,
-//! megabytes of C++ template names. None of it may move a cursor, break a table
-//! or hide what stands beside it.
+//! Workers pass on the output of libraries: colour codes, progress bars, megabytes of C++ template
+//! names. None of it may move a cursor, break a table or hide neighbouring text.
 
 use std::borrow::Cow;
 
-/// The text without terminal sequences and control characters; lines stay apart.
+/// The text without terminal sequences and control characters, except line ends.
 pub fn clean(text: &str) -> String {
     let text = anstream::adapter::strip_str(text).to_string();
     let text = text
@@ -17,17 +16,17 @@ pub fn clean(text: &str) -> String {
     text.chars().filter(shown).collect()
 }
 
-/// True for a character that is not seen, turns the order of a line around, or that XML 1.0 forbids.
+/// True for a character that is invisible, reorders a line, or is forbidden in XML 1.0.
 pub fn hides(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{fffe}'..='\u{ffff}'
         | '\u{e0000}'..='\u{e007f}')
 }
 
-/// JSON in whose strings line ends and tabs are spaces, and each other control character and
-/// character that reorders text is written out: `\u001b` is then a backslash, a u and four digits.
-/// So no string of it can begin a line, move a cursor or hide what stands beside it, wherever it is
-/// printed.
+/// JSON with line ends and tabs in strings replaced by spaces, and with each other control
+/// character and each character that reorders text escaped: `\u001b` becomes a backslash, a u and
+/// four digits. So no string in it can begin a line, move a cursor or hide neighbouring text,
+/// wherever it is printed.
 pub fn json_of_plain_text(json: &str) -> Cow<'_, str> {
     let is_odd = |c: char| c.is_control() || hides(c);
     if !json.contains('\\') && !json.contains(is_odd) {
@@ -43,7 +42,7 @@ pub fn json_of_plain_text(json: &str) -> Cow<'_, str> {
                 let code = rest
                     .get(2..6)
                     .and_then(|hex| u32::from_str_radix(hex, 16).ok());
-                // Half of a surrogate pair is kept with the other half.
+                // Half of a surrogate pair is not escaped, so that the pair stays whole.
                 if code.and_then(char::from_u32).is_some_and(is_odd) {
                     plain.push('\\');
                 }
@@ -83,7 +82,7 @@ pub fn json_of_plain_text(json: &str) -> Cow<'_, str> {
     Cow::Owned(plain)
 }
 
-/// True for one of the words of a list, which white space parts.
+/// True if `word` is in a list of words that are separated by white space.
 pub fn is_listed(word: &str, list: &str) -> bool {
     list.split_whitespace().any(|listed| listed == word)
 }
@@ -95,7 +94,7 @@ pub fn one_line(text: &str) -> String {
     words.join(" ")
 }
 
-/// Bytes of a reason that are kept of megabytes: every report cleans and measures all of it.
+/// The largest number of bytes of a reason, because every report cleans and measures all of it.
 const REASON: usize = 16_384;
 
 /// The text of a reason, cut where it is longer than 16 KiB.
@@ -107,8 +106,8 @@ pub fn reason(text: &str) -> String {
     }
 }
 
-/// A name that any file system and any markup takes: characters other than ASCII letters, digits
-/// and `-_.` become dashes. Two names may become one.
+/// A name that is valid in any file system and markup: characters other than ASCII letters, digits
+/// and `-_.` become dashes, so two names may become the same.
 pub fn plain_name(name: &str) -> String {
     name.replace(
         |c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c)),
@@ -116,7 +115,7 @@ pub fn plain_name(name: &str) -> String {
     )
 }
 
-/// At most `columns` columns of the text; `…` stands for what was cut off its end.
+/// At most `columns` columns of the text; `…` replaces a cut end.
 pub fn shorten(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -135,8 +134,8 @@ pub fn shorten(text: &str, columns: usize) -> String {
     out
 }
 
-/// At most `columns` columns of the text, the cut in its middle: both ends of a
-/// case id tell cases apart.
+/// At most `columns` columns of the text, cut in the middle, because both ends of a case id
+/// distinguish cases.
 pub fn shorten_middle(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -149,7 +148,7 @@ pub fn shorten_middle(text: &str, columns: usize) -> String {
     format!("{front}…{back}")
 }
 
-/// The first of these texts, and how many more there are: `a, b, and 3 more`.
+/// The first `most` texts, and the number of the others: `a, b, and 3 more`.
 pub fn listed<T: ToString>(
     texts: impl IntoIterator<Item = T>,
     most: usize,
@@ -163,8 +162,8 @@ pub fn listed<T: ToString>(
     parts.join(separator)
 }
 
-/// Lines of at most `columns` columns, broken between words. A word longer than a line is cut; a
-/// path, which is copied, is a line of its own.
+/// Breaks a text between words into lines of at most `columns` columns. A longer word is cut,
+/// except a path, which gets its own line so that it can be copied.
 pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -182,13 +181,13 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// Columns a text takes on a terminal.
+/// The number of columns of a text on a terminal.
 pub fn width(text: &str) -> usize {
     text.chars().map(char_width).sum()
 }
 
-/// Columns a character takes: 2 for East Asian wide ones and emoji, 0 for
-/// combining ones. The ranges of UAX #11 that a library's message may hold.
+/// The number of columns of a character: 2 for East Asian wide characters and emoji, 0 for
+/// combining ones. The ranges of UAX #11 that are likely in messages of libraries.
 fn char_width(c: char) -> usize {
     match u32::from(c) {
         0x300..=0x36f | 0xfe00..=0xfe0f => 0,
@@ -221,7 +220,7 @@ pub fn escaped(text: &str) -> String {
     out
 }
 
-/// Text as a part of a link (RFC 3986): letters, digits, and `kept` as they are.
+/// Percent-encodes a text for a link (RFC 3986), except letters, digits and `kept`.
 pub fn link_part(text: &str, kept: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {

@@ -1,31 +1,32 @@
-//! Two sequences of operations, laid side by side.
+//! Aligns two sequences of operations.
 //!
-//! A longest common subsequence by kernel name; what is left over of both sides and has
-//! the same name was moved; what is left between two common operations was replaced,
-//! one by one in their order; the rest was added or removed.
+//! First, a longest common subsequence by kernel name is found. Remaining operations that have the
+//! same name on both sides were moved. Those between the same two common operations were replaced,
+//! one by one in their order. The rest was added or removed.
 
 use std::collections::HashMap;
 
-/// Cells of the table of lengths. Beyond, sequences are aligned by name and order alone.
+/// The largest number of cells in the table of lengths. Longer sequences are aligned by name and
+/// order alone.
 const CELLS: usize = 16_000_000;
 
 /// The alignment of two sequences of operations, by their indices in both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Alignment {
-    /// The same on both sides.
+    /// Operations that are the same on both sides.
     pub same: Vec<(usize, usize)>,
-    /// Another in its place.
+    /// Operations of the base, each with the one of the head that replaced it.
     pub replaced: Vec<(usize, usize)>,
-    /// Only in the base.
+    /// Operations that only the base has.
     pub removed: Vec<usize>,
-    /// Only in the head.
+    /// Operations that only the head has.
     pub added: Vec<usize>,
-    /// The replaced, removed and added ones together, stretch by stretch: what of the base
-    /// stood between two common operations, and what of the head stands there.
+    /// The replaced, removed and added operations between each two common ones: those of the base,
+    /// and those of the head.
     pub stretches: Vec<(Vec<usize>, Vec<usize>)>,
 }
 
-/// Aligns them.
+/// Aligns two sequences of names.
 pub fn align(base: &[&str], head: &[&str]) -> Alignment {
     let mut same = common(base, head);
     let moved = moved(base, head, &same);
@@ -56,7 +57,7 @@ fn common(base: &[&str], head: &[&str]) -> Vec<(usize, usize)> {
     pairs
 }
 
-/// By dynamic programming over all prefixes.
+/// Finds the subsequence by dynamic programming over all suffixes.
 fn table(base: &[&str], head: &[&str]) -> Vec<(usize, usize)> {
     let width = head.len() + 1;
     let mut length = vec![0u16; (base.len() + 1) * width];
@@ -83,7 +84,7 @@ fn table(base: &[&str], head: &[&str]) -> Vec<(usize, usize)> {
     pairs
 }
 
-/// Operations of the same name that are left over on both sides, in their order.
+/// Remaining operations that have the same name on both sides, in their order.
 fn moved(base: &[&str], head: &[&str], same: &[(usize, usize)]) -> Vec<(usize, usize)> {
     let mut taken = vec![false; base.len()];
     let mut given = vec![false; head.len()];

@@ -1,7 +1,7 @@
-//! Calls of the host's to CUDA that a trace tells: how many, and when.
+//! The host's calls to CUDA in a trace: their number and their times.
 //!
-//! Some kinds are recorded call by call ([`Moments`]), so that a repetition has exactly its own. Of
-//! launches and copies a process reports one count, of all that it made.
+//! Some kinds are recorded call by call ([`Moments`]), so that they can be assigned to repetitions.
+//! For launches and copies, a process reports only one total.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,7 +21,7 @@ const RECORDED_CALLS: &str = "module_loads allocations frees device_synchronisat
 /// The calls that [`SYNCHRONISATIONS`] sums have names with this ending.
 const WAITS: &str = "_synchronisations";
 
-/// Moments that are kept of a process, at most: the last ones.
+/// The largest number of moments that are kept for a process; the earliest are dropped.
 const MAX_MOMENTS: usize = 1_000_000;
 
 /// The times of a process's calls of CUDA, for kinds that are recorded call by call.
@@ -30,12 +30,12 @@ pub struct Moments {
     /// From here on every call is recorded; earlier ones are missing if there were too many.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub since: u64,
-    /// When calls began, in nanoseconds of CUPTI's clock, in order, by kind.
+    /// The start times of calls by kind, sorted, in nanoseconds of CUPTI's clock.
     pub of: BTreeMap<String, Vec<u64>>,
 }
 
 impl Moments {
-    /// Takes more, of any order.
+    /// Adds moments, in any order.
     pub fn add(&mut self, of: BTreeMap<String, Vec<u64>>) {
         for (name, more) in of {
             self.of.entry(name).or_default().extend(more);
@@ -45,7 +45,7 @@ impl Moments {
         }
     }
 
-    /// Puts them in order, and leaves the earliest out where there are too many.
+    /// Sorts the moments, and drops the earliest if there are too many.
     pub fn settle(&mut self) {
         self.of
             .values_mut()
@@ -72,7 +72,8 @@ impl Moments {
         before(within.end).saturating_sub(before(within.start)) as u64
     }
 
-    /// Calls of each kind within a stretch that it knows, and of all waits together.
+    /// The number of calls of each kind in the time range `within`, and of all waits together;
+    /// `None` if the moments do not cover that range.
     pub(super) fn within(&self, within: &Range<u64>) -> Option<Vec<(&'static str, u64)>> {
         let names = RECORDED_CALLS.split_whitespace();
         let each = names.map(|name| (name, self.count(name, within)));
@@ -83,9 +84,9 @@ impl Moments {
     }
 }
 
-/// When the host began each repetition, and what follows the last one where that is known: the
-/// device is behind by as much as the host is ahead of it. When the device did, where launches
-/// are not known.
+/// The times at which the host began to issue each repetition, and the work after the last one
+/// where that is known. The device runs behind the host, so its times differ. If launches are
+/// unknown, the times at which the device began are used.
 pub(super) fn turns(recording: &Recording, steady: &Steady) -> Vec<u64> {
     let lane = (steady.process, steady.device, steady.stream);
     let from = |start| {
@@ -122,8 +123,8 @@ pub fn calls(recording: &Recording) -> BTreeMap<String, u64> {
     total
 }
 
-/// Calls within a stretch, of the kinds that every process tells one by one; none where one of
-/// them does not.
+/// The calls in a time range, for the kinds that every process records call by call; empty if one
+/// of them records none.
 pub fn calls_within(recording: &Recording, within: &Range<u64>) -> BTreeMap<String, u64> {
     let mut total: BTreeMap<String, u64> = BTreeMap::new();
     for process in &recording.processes {
@@ -138,7 +139,7 @@ pub fn calls_within(recording: &Recording, within: &Range<u64>) -> BTreeMap<Stri
     total
 }
 
-/// Calls that the host made while it issued the steady part, as [`calls_within`] has them.
+/// The calls that the host made while it issued the steady part, by [`calls_within`].
 pub fn in_steady(recording: &Recording, steady: &Steady) -> BTreeMap<String, u64> {
     let turns = turns(recording, steady);
     let from = turns.first().copied().unwrap_or(steady.from_ns);
@@ -146,9 +147,9 @@ pub fn in_steady(recording: &Recording, steady: &Steady) -> BTreeMap<String, u64
     calls_within(recording, &(from..to))
 }
 
-/// Calls of a repetition, by kind: the interquartile mean over repetitions, since what comes in
-/// a few of them, as memory that is taken until there is enough, is not of each. Only kinds that
-/// that are recorded call by call.
+/// The calls of a repetition, by kind: the interquartile mean over repetitions. Calls that occur
+/// only in a few repetitions, such as allocations until there is enough memory, do not belong to
+/// each. Only kinds that are recorded call by call are included.
 pub fn in_each(recording: &Recording, steady: &Steady) -> BTreeMap<String, f64> {
     let mut counts: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for turn in turns(recording, steady).windows(2) {

@@ -1,5 +1,5 @@
-//! Kernels of two sides, compared by what became of their launches: of two
-//! calls, whose launches are a set, or of two recordings, whose operations are in order.
+//! Compares the kernels of two sides by their launches: of two calls, whose launches are a set, or
+//! of two recordings, whose operations are ordered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -26,7 +26,7 @@ pub enum Became {
     Removed,
 }
 
-/// A figure of a launch, before and after, that is known of both and differs.
+/// A figure of a launch that both sides know and that differs: the base's value, then the head's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -85,24 +85,24 @@ impl fmt::Display for LaunchChange {
     }
 }
 
-/// A kernel, before and after.
+/// A kernel on both sides.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KernelChange {
     /// The fate of the kernel.
     pub became: Became,
     /// The name on either side; empty where it is not launched.
     pub name: Sides<String>,
-    /// Launches.
+    /// The number of launches.
     pub count: Sides<f64>,
-    /// Mean time of a launch; 0 where only a call tells of it.
+    /// The mean time of a launch; 0 if the launches are those of a call, which have no times.
     pub mean_ns: Sides<Nanoseconds>,
-    /// Figures of its launches that changed, each the gravest of its kind.
+    /// The launch figures that changed; of several changes of a kind, the worst.
     pub changes: Vec<LaunchChange>,
-    /// Blocks of the launch whose grid changed most, or else of the largest.
+    /// The number of blocks of the launch whose grid changed most, or else of the largest.
     pub blocks: Sides<u64>,
     /// Multiprocessors of the head's device, where known.
     pub sms: Option<u32>,
-    /// The ratio of blocks and threads before and after, if that launch has fewer; else 1.
+    /// The factor by which the blocks and threads of that launch fell; 1 if they did not.
     pub fewer: f64,
 }
 

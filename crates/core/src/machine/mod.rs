@@ -1,8 +1,8 @@
 //! The device's work and state, in calls, runs and recordings alike.
 //!
-//! The types of one call are those of the worker crate, which tells them; here are the
-//! recording of a whole program, its figures, the part of it that repeats, and the kernels of
-//! two sides, one beside the other. Nothing here says what any of it means.
+//! The types of a single call come from the worker crate, whose workers report them. This module
+//! adds the recording of a whole program, its figures, its repeating part, and the comparison of
+//! two sides' kernels. It judges nothing.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ impl<T> Sides<T> {
         Some(Sides::new(base?, head?))
     }
 
-    /// Something of each.
+    /// Applies a function to each side.
     pub fn map<U>(&self, of: impl Fn(&T) -> U) -> Sides<U> {
         Sides {
             base: of(&self.base),
@@ -59,39 +59,39 @@ impl<T> Sides<T> {
 }
 
 impl<T: std::ops::Sub> Sides<T> {
-    /// The amount by which the head has more.
+    /// The head less the base.
     pub fn growth(self) -> T::Output {
         self.head - self.base
     }
 }
 
-/// The things that are compared with each other.
+/// The parts of two traces that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// One repetition of the part that repeats: structure of the last one, times the mean
-    /// over all.
+    /// One repetition of the repeating part: the structure of the last one, and the mean times of
+    /// all.
     Repetition,
-    /// Everything, because one side has no part that repeats.
+    /// The whole traces, because one side has no part that repeats.
     Whole,
 }
 
-/// A side in figures, per repetition where that is the scope.
+/// The figures of a side, per repetition if that is the scope.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SideFigures {
     /// The label of the side.
     pub label: String,
-    /// From start to start, or from the first operation to the last.
+    /// The time from one repetition to the next, or from the first operation to the last.
     pub elapsed_ns: Nanoseconds,
     /// With at least one operation on a device.
     pub busy_ns: Nanoseconds,
-    /// Without any.
+    /// The time without any operation on a device.
     pub idle_ns: Nanoseconds,
-    /// Idle until the host began to launch, where launches are known.
+    /// The idle time before the host launched the next operation, where launches are known.
     pub host_bound_ns: Option<Nanoseconds>,
-    /// Share of copying hidden behind kernels, where anything was copied.
+    /// The share of the copying time in which kernels ran as well, where anything was copied.
     pub overlap: Option<Share>,
-    /// In which kernels of two streams ran at once, where streams are known.
+    /// The time in which kernels of two streams ran at once, where streams are known.
     pub streams_at_once_ns: Option<Nanoseconds>,
     /// Number and time of copies and sets, by direction.
     pub copies: BTreeMap<String, (f64, Nanoseconds)>,
@@ -102,7 +102,7 @@ pub struct SideFigures {
 }
 
 impl Sides<SideFigures> {
-    /// Head over base of a time; 1 where it is not known of both.
+    /// Head over base of a time; 1 if a side does not know it.
     pub fn ratio(&self, time: fn(&SideFigures) -> Nanoseconds) -> Ratio {
         let (base, head) = (time(&self.base), time(&self.head));
         if base.0 > 0.0 && head.0 > 0.0 {
@@ -113,7 +113,7 @@ impl Sides<SideFigures> {
     }
 }
 
-/// An operation of a recording: its process counts into [`Recording::processes`].
+/// An operation of a recording. Its process is an index into [`Recording::processes`].
 pub type Recorded = Operation<Launch<u32>>;
 
 /// The recordings of all processes, merged.
@@ -121,13 +121,13 @@ pub type Recorded = Operation<Launch<u32>>;
 pub struct Recording {
     /// In the order of their start.
     pub processes: Vec<Process>,
-    /// Kernel names, each once; a launch's name counts into it.
+    /// The distinct kernel names; a launch's name is an index into it.
     pub names: Vec<String>,
-    /// By start.
+    /// The operations, sorted by start.
     pub operations: Vec<Recorded>,
     /// Operations left out by a limit: the earliest ones.
     pub left_out: u64,
-    /// Lines that could not be used, with the file they stand in.
+    /// Lines that could not be used, each with its file.
     pub damage: Vec<(String, Damage)>,
 }
 
@@ -142,7 +142,7 @@ pub struct Process {
     /// The command line.
     #[serde(default)]
     pub argv: Vec<String>,
-    /// When it was recorded from.
+    /// The time at which its recording began.
     #[serde(default)]
     pub start: u64,
     /// Version of CUPTI, where known.
@@ -161,7 +161,7 @@ pub struct Process {
     /// Records that were lost.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dropped: u64,
-    /// True when it ended by itself, with everything written.
+    /// True when it ended normally, with everything written.
     #[serde(default)]
     pub ended: bool,
     /// The problems that kept it from being recorded, or from being recorded whole.
@@ -211,7 +211,7 @@ impl Recording {
         self.processes.iter().map(|process| process.dropped).sum()
     }
 
-    /// Orders operations and leaves the earliest out beyond a limit.
+    /// Sorts the operations, and drops the earliest if there are more than `limit`.
     pub fn settle(&mut self, limit: usize) {
         let start = |o: &Recorded| (o.start_ns, o.launched_ns, o.end_ns);
         self.operations.sort_by_key(start);

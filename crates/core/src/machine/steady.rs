@@ -1,10 +1,11 @@
-//! The part of a program that repeats: what is left when warm-up and compilation are over.
+//! Finds the part of a program that repeats, without warm-up and compilation.
 //!
-//! Found on the busiest stream, whose order is the program's, as the sequence of operations that
-//! comes at least [`FEWEST`] times in a row. Where several do, it is the longest of those that are
-//! a good part of the program: a step, not the layers that it repeats, and not what prepares data.
-//! A sequence of many operations need come only twice, where nothing comes more often: two steps
-//! alike are not chance. Other streams belong to it by time.
+//! The busiest stream has the program's order. On it, the repeating part is a sequence of
+//! operations that occurs at least [`FEWEST`] times in a row. Among several, the longest that makes
+//! up a good part of the program is taken: a training step, rather than its layers or the
+//! preparation of data. A sequence of many operations may occur only twice, if none occurs more
+//! often, since two equal steps are not chance. Operations of other streams belong to a repetition
+//! by their time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -17,13 +18,13 @@ use serde::Serialize;
 use super::summary::Summary;
 use super::{Recorded, Recording};
 
-/// Operations of the busiest stream that are searched from its end.
+/// The number of operations of the busiest stream that are searched, from its end.
 const SEARCHED: usize = 50_000;
 
-/// Operations of a sequence that comes twice by no chance.
+/// The length of a sequence from which two occurrences are not chance.
 const LONG: usize = 64;
 
-/// A repetition that takes so many times as long as the middle one was interrupted.
+/// A repetition that takes this many times the median was interrupted.
 const INTERRUPTED: u64 = 10;
 
 /// A repeated sequence of operations.
@@ -31,22 +32,22 @@ const INTERRUPTED: u64 = 10;
 pub struct Steady {
     /// Operations of the busiest stream in one repetition.
     pub period: usize,
-    /// The number of times that it came in a row.
+    /// The number of consecutive repetitions.
     pub repeats: usize,
-    /// Further repetitions, before or behind these, that are long for what the host does in them:
-    /// warm-up, an interruption, the way to what follows; with what lies beyond them.
+    /// Repetitions before or after these that were left out because the host took long in them:
+    /// warm-up, an interruption, or the transition to other work.
     pub set_aside: usize,
     /// Start of the first repetition.
     pub from_ns: u64,
-    /// Start of what follows the last one, or its end.
+    /// The start of the operation after the last repetition, or the end of that.
     pub to_ns: u64,
     /// Start of the last repetition.
     pub last_ns: u64,
-    /// Which process: its number in the recording.
+    /// The index of the process in the recording.
     pub process: u32,
-    /// Which of its devices.
+    /// The number of the device.
     pub device: u32,
-    /// Which stream it was found on, where its operations tell.
+    /// The stream on which it was found, if its operations record streams.
     pub stream: Option<u32>,
 }
 
@@ -56,7 +57,7 @@ impl Steady {
         Nanoseconds((self.to_ns - self.from_ns) as f64 / self.repeats as f64)
     }
 
-    /// Every operation that starts in it, of any process and stream.
+    /// Every operation that starts in the steady part, of any process and stream.
     pub fn operations<'a>(&self, recording: &'a Recording) -> Vec<&'a Recorded> {
         between(recording, self.from_ns, self.to_ns)
     }
@@ -104,7 +105,7 @@ pub fn steady(recording: &Recording) -> Option<Steady> {
         .max_by_key(|(_, operations)| operations.len());
     let ((process, device, stream), operations) = busiest?;
     let searched = &operations[operations.len().saturating_sub(SEARCHED)..];
-    // Sizes aside: they may change from one repetition to the next.
+    // Sizes are left out, since they may change from one repetition to the next.
     let tokens = searched.iter().map(|operation| match &operation.work {
         Work::Kernel(kernel) => (kernel.name, ""),
         Work::Copy { direction, .. } => (u32::MAX, direction.as_str()),
@@ -131,10 +132,10 @@ pub fn steady(recording: &Recording) -> Option<Steady> {
     })
 }
 
-/// The repetitions, by their starts and the end of the last, that stand for the others: without
-/// warm-up, and without a last one that takes half as long again, since what the host does
-/// between the loop and the work after it does not belong to the loop. Where one alone takes
-/// [`INTERRUPTED`] times as long as the middle one, the more of those before it or behind it.
+/// The range of repetitions that represent the others; `starts` are their starts and the end of the
+/// last. Warm-up is left out, and a last repetition that takes half as long again, because the
+/// host's work after the loop does not belong to it. If one repetition takes [`INTERRUPTED`] times
+/// the median, the larger group of those before it or after it is kept.
 fn undisturbed(starts: &[u64]) -> Range<usize> {
     let repeats = starts.len() - 1;
     let lengths: Vec<u64> = starts
@@ -164,9 +165,9 @@ fn undisturbed(starts: &[u64]) -> Range<usize> {
     turns
 }
 
-/// The number of the first repetitions that are still warm-up, though they run the same: a kernel
-/// that is loaded, a plan that is made. They take half as long again as the middle one, so
-/// they are fewer than half, and [`FEWEST`] are left.
+/// The number of first repetitions that are warm-up although they run the same operations: a kernel
+/// is loaded, or a plan is made. They take half as long again as the median, so they are fewer than
+/// half, and at least [`FEWEST`] remain.
 fn warm_up(starts: &[u64]) -> usize {
     let lengths: Vec<u64> = starts
         .windows(2)
@@ -181,14 +182,13 @@ fn warm_up(starts: &[u64]) -> usize {
     long.count()
 }
 
-/// Repetitions below which a sequence may have come twice by chance.
+/// The fewest repetitions of a short sequence that are not chance.
 const FEWEST: usize = 3;
 
-/// Operations that a repeated part has at least, unless it is a quarter of all.
+/// The fewest operations of a repeating part, unless it is a quarter of all.
 const ENOUGH: usize = 30;
 
-/// Turns of a loop, one behind the other: tokens from the first on, of which the last may be no
-/// whole turn.
+/// Consecutive turns of a loop: a range of tokens, whose last turn may be incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Loop {
     first: usize,
@@ -202,7 +202,7 @@ impl Loop {
     }
 }
 
-/// Numbers in the place of tokens, from 0 on in the order in which they come first.
+/// Replaces tokens by numbers from 0, in the order of their first occurrence.
 fn numbered<T: Eq + Hash>(tokens: impl Iterator<Item = T>) -> Vec<u32> {
     let mut numbers = HashMap::new();
     let number = |token| {
@@ -215,7 +215,7 @@ fn numbered<T: Eq + Hash>(tokens: impl Iterator<Item = T>) -> Vec<u32> {
 /// The loop that is the program's. It begins where the first of its tokens stands that the
 /// reached, so that two programs which do the same are cut at the same place.
 fn chosen(tokens: &[u32]) -> Option<Loop> {
-    // The same kernel a few times at a program's end does not make a loop.
+    // A few launches of one kernel at a program's end are not a loop.
     let enough = (tokens.len() / 20).max(ENOUGH.min(tokens.len().div_ceil(4)));
     let all = loops(tokens).into_iter();
     let longest = all
@@ -229,7 +229,7 @@ fn chosen(tokens: &[u32]) -> Option<Loop> {
         length: longest.length - turned,
         period: longest.period,
     };
-    // The beginning may cost a turn: where few are left, it stays where it is.
+    // Moving the beginning may cost a turn, so it is not moved if few would remain.
     Some(if later.repeats() >= FEWEST {
         later
     } else {
@@ -237,7 +237,7 @@ fn chosen(tokens: &[u32]) -> Option<Loop> {
     })
 }
 
-/// Every stretch that is made of turns which come often enough to be no chance.
+/// All ranges whose turns repeat often enough not to be chance.
 ///
 /// Sequences of 1, 2, 4, ... tokens are numbered, each by the numbers of its halves (Karp, Miller &
 /// Rosenberg 1972). Where a sequence came before, and so did those behind it at the same distance,

@@ -1,4 +1,4 @@
-//! The time of a stretch of a trace by its use.
+//! Summarises a part of a trace: the device's time by kind of operation.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,20 @@ use serde::Serialize;
 
 use super::{Recorded, Recording};
 
-/// A stretch of a trace in figures. Times are nanoseconds.
+/// The figures of a part of a trace. Times are nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
     /// Operations of any kind.
     pub operations: usize,
     /// The use of the devices' time.
     pub time: DeviceTime,
-    /// By total time, the most first.
+    /// The kernels, sorted by total time, largest first.
     pub kernels: Vec<KernelRow>,
     /// Total time of all kernels, each counted in full where several ran at once.
     pub kernel_ns: u64,
     /// Copies by direction, and sets, by total time.
     pub copies: Vec<CopyRow>,
-    /// API calls by name; of a part of a trace those that are recorded call by call.
+    /// API calls by name; for a part of a trace, only those that are recorded call by call.
     pub calls: BTreeMap<String, u64>,
 }
 
@@ -40,13 +40,14 @@ pub struct KernelRow {
     pub min_ns: u64,
     /// The longest one's time.
     pub max_ns: u64,
-    /// The shapes of its launches, by total time, the most first.
+    /// The shapes of its launches, sorted by total time, largest first.
     pub shapes: Vec<LaunchShape>,
     /// Launches of further shapes, beyond the first `SHAPES`.
     pub other_shapes: usize,
 }
 
-/// Shapes that are kept apart: a grid that follows a length may have a thousand.
+/// The largest number of shapes that are listed: a grid that depends on a length may have a
+/// thousand.
 const SHAPES: usize = 64;
 
 impl KernelRow {
@@ -78,7 +79,7 @@ pub struct LaunchShape {
 }
 
 impl LaunchShape {
-    /// Multiprocessors that have a block at all, and how many there are.
+    /// The number of multiprocessors that have a block, and the number of all.
     pub fn filled(&self) -> Option<(u64, u32)> {
         let blocks = product(self.grid);
         self.sms.map(|sms| (blocks.min(u64::from(sms)), sms))
@@ -98,7 +99,7 @@ pub struct CopyRow {
     pub total_ns: u64,
 }
 
-/// Sums up operations, which are ordered by start, with the calls that were made for them.
+/// Summarises operations, which must be sorted by start, with the calls that were made for them.
 pub fn summarise(
     recording: &Recording,
     operations: &[&Recorded],

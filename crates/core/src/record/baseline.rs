@@ -1,7 +1,7 @@
-//! Baselines: runs promoted under a name, by an explicit act, for one machine.
+//! Baselines: runs that a user saved under a name, for one machine.
 //!
-//! `baselines/NAME/MACHINE.jsonl`: a header line, then one line a case, sorted, so
-//! that a change of a baseline can be reviewed as a diff.
+//! `baselines/NAME/MACHINE.jsonl` has a header line, then one line for each case, sorted, so that a
+//! change of a baseline can be reviewed as a diff.
 
 use std::cell::LazyCell;
 use std::collections::{BTreeSet, HashMap};
@@ -30,9 +30,9 @@ pub struct Stored {
     pub name: String,
     /// The path of its file.
     pub path: PathBuf,
-    /// When it was saved.
+    /// The time at which it was saved.
     pub saved: Timestamp,
-    /// The header of the run it was made of.
+    /// The header of the run that was saved.
     pub header: RunHeader,
 }
 
@@ -51,9 +51,9 @@ struct BaselineHeader {
     schema: u32,
     /// The name of the baseline.
     name: String,
-    /// When it was saved.
+    /// The time at which it was saved.
     saved: Timestamp,
-    /// The header of the run it was made of.
+    /// The header of the run that was saved.
     run: RunHeader,
 }
 
@@ -73,7 +73,7 @@ pub fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
 }
 
 impl Store {
-    /// The baselines under a folder, which need not exist yet.
+    /// A store of baselines in a folder, which need not exist yet.
     pub fn new(root: impl Into<PathBuf>) -> Store {
         Store { root: root.into() }
     }
@@ -86,8 +86,8 @@ impl Store {
     /// Saves a run under a name, for its machine.
     ///
     /// # Errors
-    /// When the name cannot be a folder's, a baseline is there already and
-    /// `replace` is not set, or it cannot be written.
+    /// When the name is not valid for a folder, a baseline exists and `replace` is not set, or it
+    /// cannot be written.
     pub fn save(
         &self,
         name: &str,
@@ -120,8 +120,7 @@ impl Store {
         Ok(path)
     }
 
-    /// Every baseline's file that can be read, sorted, and what is wrong with the
-    /// others.
+    /// Every readable baseline file, sorted, and the errors of the others.
     pub fn list(&self) -> (Vec<Stored>, Vec<RecordError>) {
         let (mut stored, mut broken) = (Vec::new(), Vec::new());
         for path in self.all_files() {
@@ -139,7 +138,7 @@ impl Store {
         folders.flat_map(|folder| machine_files(&folder)).collect()
     }
 
-    /// The files of one baseline, a machine each; empty for an unknown name.
+    /// The files of one baseline, one for each machine; empty for an unknown name.
     ///
     /// # Errors
     /// When the name cannot be a baseline's.
@@ -173,7 +172,7 @@ impl Store {
         for path in &files {
             fs::remove_file(path).map_err(|error| RecordError::io(path, error))?;
         }
-        // Fails, rightly, when other machines' files are left.
+        // This fails if files of other machines remain, as it should.
         let _ = fs::remove_dir(&folder);
         Ok(files)
     }
@@ -204,13 +203,13 @@ pub(super) fn cases(
     header: RunHeader,
     label: String,
 ) -> Result<Side, RecordError> {
-    // A map of lines that are sorted already is made at once.
+    // Building the map at the end is fast, because the lines are already sorted.
     let mut cases: Vec<(CaseId, CaseRecord)> = Vec::with_capacity(header.plan.len());
     let mut damage = Vec::new();
-    // The place of each case of the plan among those that were read.
+    // For each case of the plan, its index among the cases that were read.
     let plan = &header.plan;
     let mut places: Vec<Option<usize>> = vec![None; plan.len()];
-    // Lines stand in the order of the plan, unless the file was edited.
+    // The lines have the order of the plan, unless the file was edited.
     let index = LazyCell::new(|| HashMap::<&CaseId, usize>::from_iter(plan.iter().zip(0..)));
     while let Some(read) = file.read::<CaseLine>()? {
         let next = cases.len();
@@ -225,8 +224,7 @@ pub(super) fn cases(
         });
         let problem = match place {
             Ok((None, line)) => format!("{:?} is not a case of its plan", line.case.0),
-            // Two lines of one case are what a merge of two baselines leaves: neither is the
-            // right one.
+            // Merging two baselines can leave two lines for one case. Neither can be trusted.
             Ok((Some((_, Some(place))), line)) => {
                 let problem = format!("{} stands there twice", line.case);
                 let reason = format!("line {}: {problem}", file.number);

@@ -1,32 +1,31 @@
-//! When the machine, and not the code, was in a case's times.
+//! Decides when the machine, and not the code, affected a case's times.
 //!
-//! A disturbed invocation of a case is left out if enough others are there. Which ones are
-//! disturbed follows from the machine's counters alone, never from the times, so that
-//! leaving them out favours no side. The reasons for each bound:
+//! A disturbed invocation is left out if enough others remain. Only the machine's counters decide
+//! which ones are disturbed, never the times, so leaving them out favours no side. The reasons for
+//! each bound:
 //!
-//! - **Foreign load.** Counted is what the cores did less what regatta and all it started
-//!   did, so a kernel of many threads is not foreign to itself, and a call that sleeps or
-//!   waits by design does not count. Others' work counts in two ways. Where the worker's threads
-//!   were *ready and had no core* for [`WAITED`] of one while others had [`FOREIGN`] of one,
-//!   the calls waited: a call of many threads is as slow as the one that waits, so neither
-//!   bound grows with the number of cores. Waiting alone proves nothing, since a worker with
-//!   more threads than cores waits for itself; nor is others' work alone, which a machine
-//!   with free cores does beside. The wait is the scheduler's own (`run_delay` of
-//!   `/proc/PID/task/TID/schedstat`, in nanoseconds); where a kernel tells none, others' work
-//!   counts as waited for. And where others had [`CROWDED`] of all cores, what cores share
-//!   (caches, memory, their clock, hardware threads of one core) is not the case's alone,
-//!   whether or not it waited.
-//! - **Steal.** What a hypervisor gives to other guests is seen by no clock of this one's:
-//!   from [`STOLEN`] of a core on. A virtual machine that is let alone shows none, and one
-//!   that is oversubscribed always some.
-//! - **Throttling** of a GPU by heat, by its power supply or by "hardware slowdown", which
-//!   come and go. Not the *software power cap*: a kernel that draws all of the board's power
-//!   meets it on the quietest machine, each time, and it is reported as a cause where one side
-//!   met it and the other did not.
+//! - **Foreign load** is the work of the cores, less that of regatta and of all processes that it
+//!   started. So a kernel with many threads does not count as foreign load, nor does a call that
+//!   sleeps or waits. Foreign work disturbs in two ways. First, the worker's threads were *ready
+//!   and had no core* for [`WAITED`] of a core's time while others used [`FOREIGN`] of a core: the
+//!   calls waited. A call of many threads is as slow as the thread that waits, so neither bound
+//!   grows with the number of cores. Waiting alone proves nothing, since a worker with more threads
+//!   than cores waits for itself. Foreign work alone proves nothing either, since a machine may
+//!   have free cores for it. The wait is the scheduler's own figure (`run_delay` of
+//!   `/proc/PID/task/TID/schedstat`, in nanoseconds); if a kernel does not report it, foreign work
+//!   counts as if threads had waited. Second, others used [`CROWDED`] of all cores: the case then
+//!   shared caches, memory, clock frequency and the hardware threads of a core, whether or not it
+//!   waited.
+//! - **Steal**: no clock of this machine sees time that the hypervisor gives to other guests. It
+//!   disturbs from [`STOLEN`] of a core on. An undisturbed virtual machine shows none, and an
+//!   oversubscribed one always some.
+//! - **Throttling** of a GPU by heat, by its power supply or by "hardware slowdown", which come and
+//!   go. The *software power cap* does not count: a kernel that draws all of the board's power
+//!   always meets it. It is reported as a cause if only one side met it.
 //! - **Other processes** that compute on the GPU.
 //!
-//! The counters of a processor say something about calls on the processor. Behind a GPU's
-//! gate the host is not in a time, so they disturb no worker of a GPU.
+//! The counters of a CPU apply to calls on the CPU. A time behind a GPU's gate does not include the
+//! host, so they disturb no worker of a GPU.
 
 use std::fmt;
 
@@ -35,21 +34,21 @@ use serde::{Deserialize, Serialize};
 use crate::machine::DeviceState;
 use regatta_worker::units::{Nanoseconds, Share};
 
-/// Others' work that makes a wait theirs, in cores. The kernel's own threads and the rounding
-/// of ticks gave 0.07 on a quiet machine of two cores, over half a second.
+/// The foreign work, in cores, from which a wait counts as caused by others. The kernel's own
+/// threads and the rounding of ticks gave 0.07 on a quiet machine of two cores, over half a second.
 pub const FOREIGN: f64 = 0.15;
 
-/// Time that ready threads of the worker waited, in cores. Threads that wake each other up
-/// wait for themselves on the quietest machine, as long as this and longer.
+/// The wait of the worker's ready threads, in cores, from which it disturbs. Threads that wake each
+/// other up wait for themselves on the quietest machine, as long as this and longer.
 pub const WAITED: f64 = 0.05;
 
-/// Others' work that disturbs whether or not anything waited, as a share of all cores.
+/// The foreign work, as a share of all cores, that disturbs even if no thread waited.
 pub const CROWDED: Share = Share(0.25);
 
-/// The hypervisor's share, in cores.
+/// The time stolen by the hypervisor, in cores, from which it disturbs.
 pub const STOLEN: f64 = 0.05;
 
-/// Why a GPU held its clocks back, where that is the machine's and not the kernel's.
+/// Reasons for throttling that come from the machine, not from the kernel.
 const THROTTLED: [&str; 4] = [
     "hardware slowdown",
     "software thermal slowdown",
@@ -57,26 +56,26 @@ const THROTTLED: [&str; 4] = [
     "hardware power brake",
 ];
 
-/// Interference that was seen while the case was timed.
+/// A disturbance that was observed while the case was timed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(tag = "by", rename_all = "kebab-case")]
 pub enum Disturbance {
-    /// Processes that regatta did not start had cores that the worker could have used.
+    /// Processes that regatta did not start used cores that the worker could have used.
     ForeignLoad {
-        /// The cores that they had.
+        /// The number of cores that they used.
         cores: f64,
         /// The cores of the machine.
         of: u32,
     },
     /// The hypervisor gave cores to other machines.
     Steal {
-        /// The part of all cores.
+        /// The share of the time of all cores.
         share: Share,
     },
     /// A GPU held its clocks back.
     Throttled {
-        /// Why, in the driver's words.
+        /// The reasons, in the driver's words.
         reasons: Vec<String>,
     },
     /// Other processes computed on the GPU.
@@ -87,7 +86,7 @@ pub enum Disturbance {
 }
 
 impl Disturbance {
-    /// The amount of it, for the worst of several of a kind.
+    /// The amount of the disturbance, by which the worst of a kind is chosen.
     fn amount(&self) -> f64 {
         match self {
             Disturbance::ForeignLoad { cores, .. } => *cores,
@@ -129,7 +128,7 @@ impl fmt::Display for Disturbance {
     }
 }
 
-/// The disturbances of a case on the processor; empty if none are known.
+/// The disturbances of a case on the CPU; empty if none are known.
 pub fn of_processor(load: &MachineLoad) -> Vec<Disturbance> {
     let mut disturbances = Vec::new();
     if let Some(cores) = load.foreign {
@@ -163,7 +162,7 @@ pub fn of_gpu(state: &DeviceState) -> Vec<Disturbance> {
     disturbances
 }
 
-/// The worst of each kind, in the order in which the kinds come.
+/// The worst disturbance of each kind, in the order in which the kinds occur.
 pub fn worst<'a>(all: impl IntoIterator<Item = &'a Disturbance>) -> Vec<Disturbance> {
     let mut worst: Vec<Disturbance> = Vec::new();
     for one in all {
@@ -184,17 +183,17 @@ pub fn describe(all: &[Disturbance]) -> String {
     each.join(", ")
 }
 
-/// Work of the cores that regatta may run on, over the time in which a case was measured.
-/// Amounts are cores: 0.5 is half of the time of one. What is not known is absent.
+/// The load of the cores that regatta may run on, over the time in which a case was measured.
+/// Amounts are in cores: 0.5 is half of the time of one. An unknown amount is absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct MachineLoad {
-    /// The length of the time that was watched, the samples at its end.
+    /// The length of the observed time, which ends with the samples.
     pub window_ns: Nanoseconds,
     /// The number of cores.
     pub cores: u32,
-    /// Work of processes that regatta did not start: what the cores did less what regatta
-    /// and all it started did.
+    /// The work of processes that regatta did not start: that of all cores, less that of regatta
+    /// and of all processes that it started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foreign: Option<f64>,
     /// The hypervisor's share for others (`steal` of proc_stat(5)).

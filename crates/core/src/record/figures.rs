@@ -1,4 +1,4 @@
-//! Figures by name: a map of a few entries, of which a run has one a case.
+//! Figures by name: a small map, of which a run has one for each case.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize, Serializer};
 pub struct NamedFigures(Vec<(Box<str>, f64)>);
 
 impl NamedFigures {
-    /// Sets a figure; where there is one of this name, to the larger of the two.
+    /// Sets a figure, or raises an existing one of this name to the larger value.
     pub fn raise(&mut self, name: impl AsRef<str> + Into<Box<str>>, figure: f64) {
         let place = self
             .0

@@ -15,7 +15,7 @@ use regatta_worker::protocol::Cache;
 pub use regatta_worker::protocol::Peak;
 use regatta_worker::units::{Elapsed, Nanoseconds};
 
-/// The first line of a run: everything needed to judge it later.
+/// The first line of a run file: everything needed to judge the run later.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct RunHeader {
@@ -27,14 +27,14 @@ pub struct RunHeader {
     pub tool: String,
     /// The command line.
     pub argv: Vec<String>,
-    /// When it began.
+    /// The time at which the run began.
     pub started: Timestamp,
-    /// The checkout it was started in, if any.
+    /// The git checkout in which it was started, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git: Option<Git>,
     /// The suite that was measured.
     pub suite: SuiteRecord,
-    /// Declared operators of its cases, by name.
+    /// The declared operators of its cases, by name.
     #[serde(default, skip_serializing_if = "Operators::is_empty")]
     pub operators: Operators,
     /// The demands of the suite.
@@ -45,38 +45,38 @@ pub struct RunHeader {
     pub machine: Fingerprint,
     /// The workers that took part.
     pub workers: Vec<WorkerRecord>,
-    /// Every case that was to be measured, sorted.
+    /// Every planned case, sorted.
     pub plan: Vec<CaseId>,
     /// Which code was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
-    /// The builds for it and their cost, by kind: `suite`, or
-    /// `environment NAME`. Empty if nothing is known of it.
+    /// The builds for the run and their cost, by name: `suite`, or `environment NAME`. Empty if
+    /// nothing is known of them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub built: BTreeMap<String, Built>,
-    /// The peaks of workers' devices, by worker; empty unless the suite asked for them.
+    /// The measured peaks of the workers' devices, by worker; empty unless the suite asks for them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub peaks: BTreeMap<String, Peak>,
-    /// Present where it was measured in turn with another run, invocation by invocation.
+    /// Present if the run was measured in pairs with another run, invocation by invocation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pairing: Option<Pairing>,
-    /// Present where a part of the suite was measured, whose other parts are other runs.
+    /// Present if only a part of the suite was measured, whose other parts are other runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Shard>,
-    /// The machine of each shard, in the order of their numbers, for a run that was put
-    /// together of shards.
+    /// For a run that was merged from shards, the machine of each shard, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
 }
 
 impl RunHeader {
-    /// The variants that are compared with another of `head`'s, where the two were measured in turn.
+    /// The variants that are compared with another variant of `head`, if the two runs were measured
+    /// in pairs.
     pub fn counterparts_in(&self, head: &RunHeader) -> Option<&BTreeMap<VariantId, VariantId>> {
         let pairing = self.pairing.as_ref().filter(|_| in_turn(self, head));
         pairing.map(|pairing| &pairing.counterparts)
     }
 
-    /// The name that a case of this run has in `head`, with which it was measured in turn.
+    /// The id under which `head` has the case `id` of this run, if the two were measured in pairs.
     pub fn named_in(&self, head: &RunHeader, id: &CaseId) -> CaseId {
         let (Some(counterparts), Ok(case)) = (self.counterparts_in(head), id.case()) else {
             return id.clone();
@@ -95,18 +95,18 @@ impl RunHeader {
     }
 }
 
-/// One of two runs that were measured in pairs: in each invocation both sides' processes are up and
-/// take turns. No day and no machine lies between them.
+/// One of two runs that were measured in pairs: in each invocation the processes of both sides run
+/// and take turns, on the same machine and day.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Pairing {
     /// The id that only these two runs share.
     pub pair: String,
-    /// Which of the two this is.
+    /// The side that this run is.
     pub side: PairSide,
-    /// The version on this side, as it was asked for: `pypi:jax==0.5.0`.
+    /// The versions on this side, as the user wrote them: `pypi:jax==0.5.0`.
     pub version: Vec<String>,
-    /// Variants that are compared with another of the other side, each with that one.
+    /// Variants that are compared with another variant of the other side, each with that one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counterparts: BTreeMap<VariantId, VariantId>,
     /// Cases that the suite of this side's revision has and the other side's does not. They are
@@ -123,7 +123,7 @@ pub struct Pairing {
     /// True where the suite of this side's revision has no `[build]`, and the head's built it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub built_by_head: bool,
-    /// Cases of the whole gate, where a part of them is measured in pairs.
+    /// The number of cases of the whole gate, if only a part of them is measured in pairs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cases: Option<u32>,
 }
@@ -140,7 +140,7 @@ pub enum PairSide {
     Head,
 }
 
-/// True for two runs that were measured in turn with each other.
+/// True for two runs that were measured in pairs with each other.
 pub fn in_turn(base: &RunHeader, head: &RunHeader) -> bool {
     let sides = (base.pairing.as_ref(), head.pairing.as_ref());
     matches!(sides, (Some(base), Some(head)) if base.pair == head.pair && base.side != head.side)
@@ -154,32 +154,32 @@ pub struct Git {
     pub revision: String,
     /// True when the working tree differs from it.
     pub dirty: bool,
-    /// Checksum of what is changed or untracked in it, where anything is.
+    /// Checksum of changed and untracked files, if there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<String>,
 }
 
-/// As much of a revision as is printed.
+/// The first 12 digits of a revision, which are printed.
 pub fn short_revision(revision: &str) -> String {
     revision.chars().take(12).collect()
 }
 
-/// Which suite, and what the command line changed in it.
+/// The suite of a run, and the changes of the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct SuiteRecord {
     /// The name of the suite.
     pub name: String,
-    /// The description, in a line.
+    /// The description, in one line.
     pub description: String,
     /// The arguments that choose it on the command line: its name or path, and the options that change
     /// what is measured (`--set`, `--environment`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<String>,
-    /// The patterns that left a part of the suite.
+    /// The patterns of `--filter`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filter: Vec<String>,
-    /// Cases that they left out; absent in older runs, of which it is not known.
+    /// The number of cases that they left out; absent in older runs, which did not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filtered_out: Option<usize>,
     /// Parameters of a variant that replace those of its cases.
@@ -212,21 +212,21 @@ pub struct WorkerRecord {
     pub device_kind: String,
     /// Name of its device.
     pub device: String,
-    /// State of the last-level cache before each of its samples; `None`: as the settings say.
+    /// State of the last-level cache before each of its samples; if absent, the settings apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<Cache>,
-    /// Versions of what decides its speed.
+    /// Versions of the software that decides its speed.
     pub versions: BTreeMap<String, String>,
-    /// Everything installed beside it, name and version: the lock of its environment.
+    /// All packages installed in its environment, with their versions.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub packages: BTreeMap<String, String>,
 }
 
-/// The fact of a machine that says how many cores it has.
+/// The key of the machine fact that is the number of cores.
 pub const CORES: &str = "cpu.cores";
 
 impl RunHeader {
-    /// Hardware threads that the workers could use, where that is known.
+    /// The number of hardware threads that the workers could use, where it is known.
     pub fn cores(&self) -> Option<u32> {
         let [hard, soft] = [&self.machine.hard, &self.machine.soft].map(|facts| facts.get(CORES));
         hard.or(soft)?.parse().ok()
@@ -237,19 +237,19 @@ impl RunHeader {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Start {
-    /// By which of the ways that there are.
+    /// The way in which it was started.
     pub how: How,
-    /// The reason for a start in place of a fork; recorded once for a process.
+    /// The reason for a start instead of a fork; recorded once for each process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
 }
 
-/// The ways in which a worker's process comes to be.
+/// The ways to start a worker's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum How {
-    /// It was started by itself.
+    /// It was started as a new program.
     Exec,
     /// It was forked from a process that had imported its library.
     Forked,
@@ -258,7 +258,7 @@ pub enum How {
 /// The key of a suite's `[build]` in [`RunHeader::built`].
 pub const SUITE_BUILD: &str = "suite";
 
-/// An environment of this name, in [`RunHeader::built`].
+/// The key of an environment's build in [`RunHeader::built`].
 pub fn environment_build(name: &str) -> String {
     format!("environment {name}")
 }
@@ -267,7 +267,7 @@ pub fn environment_build(name: &str) -> String {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Built {
-    /// From its start to its end.
+    /// The time from its start to its end.
     pub wall_ns: Nanoseconds,
 }
 
@@ -291,10 +291,10 @@ impl fmt::Display for Built {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Shard {
-    /// Which part it is.
+    /// The number of this shard, and of all shards.
     #[serde(flatten)]
     pub place: Place,
-    /// Checksum of the ids of all cases, those of the other parts too.
+    /// Checksum of the ids of all cases, including those of the other shards.
     pub whole: String,
 }
 
@@ -308,7 +308,7 @@ pub fn plan_checksum(cases: impl IntoIterator<Item = CaseId>) -> String {
     format!("{:08x}", hasher.finalize())
 }
 
-/// A baseline as it was when a run was compared with it.
+/// A baseline at the time when a run was compared with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct BaseId {
@@ -319,7 +319,7 @@ pub struct BaseId {
 }
 
 impl BaseId {
-    /// Nothing: a run by itself.
+    /// No base: the run was judged alone.
     pub fn none() -> BaseId {
         BaseId {
             name: String::new(),
@@ -327,7 +327,7 @@ impl BaseId {
         }
     }
 
-    /// The other side of a comparison, which is measured in turn and stored nowhere.
+    /// The other side of a comparison, which is measured in pairs and stored nowhere.
     pub fn in_turn(label: String) -> BaseId {
         BaseId {
             name: label,

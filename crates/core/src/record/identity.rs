@@ -1,7 +1,7 @@
-//! Which code a run is of: what has to stay the same for it to be one run.
+//! The identity of a run's code: everything that must stay the same within one run.
 //!
-//! A run that was stopped is resumed only if all of this agrees with the present state; a
-//! part of it measured on other code would be judged as if it were of one.
+//! A stopped run is resumed only if all of this agrees with the present state. Otherwise parts
+//! measured on different code would be judged as one run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,9 +11,8 @@ use crate::text::is_listed;
 
 /// The identity of a run's code and environment: checksums, commands and variables.
 ///
-/// The revision of the checkout and its uncommitted changes stand in
-/// [`Git`](super::Git), versions and devices in
-/// [`WorkerRecord`](super::WorkerRecord).
+/// The revision of the checkout and its uncommitted changes are in [`Git`](super::Git), versions
+/// and devices in [`WorkerRecord`](super::WorkerRecord).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Identity {
@@ -22,12 +21,12 @@ pub struct Identity {
     /// The workers, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub workers: BTreeMap<String, WorkerIdentity>,
-    /// Checksum of all other variables of the caller, without those of its session or job.
+    /// Checksum of all other environment variables, except those of the caller's session or job.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub variables: String,
 }
 
-/// The command of a worker, and the files it consists of.
+/// The command of a worker, and its files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct WorkerIdentity {
@@ -43,7 +42,7 @@ pub struct WorkerIdentity {
     pub environment: BTreeMap<String, String>,
 }
 
-/// Behind a folder's name: all code in it and below.
+/// The suffix of a folder's name that stands for all code in it and below.
 pub const BELOW: &str = "/**";
 
 /// Beginnings of the names of variables that libraries of threads, compilers and GPUs read.
@@ -73,17 +72,17 @@ pub fn is_of_session(name: &str) -> bool {
         })
 }
 
-/// Variables that tell where something lies, or which of equal devices is meant.
+/// Variables that name a place, or choose one of several equal devices.
 const PLACES: &str = "
     CUDA_VISIBLE_DEVICES NVIDIA_VISIBLE_DEVICES NVIDIA_DRIVER_CAPABILITIES LD_LIBRARY_PATH
     PYTHONPATH FLASHINFER_WORKSPACE_BASE";
 
-/// Endings of the names of others, and of those that an image's maker writes into it.
+/// Endings of the names of further such variables, and of variables that an image's maker sets.
 const PLACE_ENDINGS: &str = "
     _HOME _PATH _DIR _CACHE _VERSION _BUILD _ID _URL _NAME";
 
-/// True for an environment variable that is kept: the speed of a worker may depend on it, or
-/// it says where something lies (`is_place`).
+/// True for an environment variable that is recorded: a worker's speed may depend on it, or it
+/// names a place (`is_place`).
 pub fn is_kept(name: &str) -> bool {
     let mut speed = SPEED.split_whitespace();
     speed.any(|beginning| name.starts_with(beginning)) || is_listed(name, PLACES)
@@ -103,8 +102,8 @@ fn is_place(name: &str) -> bool {
 }
 
 impl Identity {
-    /// The same without variables that say where something lies: parts of one run lie where
-    /// their machines have them, and on the device that is theirs.
+    /// The identity without variables that name places: shards of a run use the paths of their
+    /// machines and the devices that are assigned to them.
     pub fn placeless(&self) -> Identity {
         let mut identity = self.clone();
         identity.variables.clear();
@@ -114,7 +113,7 @@ impl Identity {
         identity
     }
 
-    /// In what two identities differ, as sentences; empty where they are one.
+    /// The differences between two identities, as sentences; empty if they are the same.
     pub fn differences(&self, now: &Identity) -> Vec<String> {
         let mut differences = Vec::new();
         let rebuilt = self.executable != now.executable;
@@ -127,7 +126,7 @@ impl Identity {
         let names: BTreeSet<&String> = self.workers.keys().chain(now.workers.keys()).collect();
         for name in names {
             match (self.workers.get(name), now.workers.get(name)) {
-                // The Python worker is in the executable.
+                // The Python worker is a part of the executable.
                 (Some(then), Some(now)) if rebuilt => {
                     differences.extend(then.with_tool_of(now).differences(name, now));
                 }
@@ -140,13 +139,13 @@ impl Identity {
     }
 }
 
-/// True for what regatta itself is, wherever it lies.
+/// True for a path of regatta's own program or worker.
 fn is_tool(word: &str) -> bool {
     word.ends_with("/regatta") || word.contains("/regatta_worker")
 }
 
 impl WorkerIdentity {
-    /// The same worker, started by the regatta that starts `now`.
+    /// The same worker with regatta's own paths taken from `now`.
     pub fn with_tool_of(&self, now: &WorkerIdentity) -> WorkerIdentity {
         let mut worker = self.clone();
         for (was, is) in worker.command.iter_mut().zip(&now.command) {
@@ -160,7 +159,7 @@ impl WorkerIdentity {
         worker
     }
 
-    /// The files that changed; a folder where no file in it that is listed for itself did.
+    /// The files that changed. A folder is listed only if no file in it is.
     pub fn changed_files<'a>(&'a self, now: &'a WorkerIdentity) -> BTreeSet<&'a String> {
         let all = changed(&self.files, &now.files);
         let has_listed = |folder: &str| {
@@ -176,7 +175,7 @@ impl WorkerIdentity {
         all.iter().filter(is_listed).copied().collect()
     }
 
-    /// In what two ways to start a worker differ, as sentences.
+    /// The differences between two ways to start a worker, as sentences.
     pub fn differences(&self, name: &str, now: &WorkerIdentity) -> Vec<String> {
         let mut differences = Vec::new();
         if self.command != now.command {
@@ -203,7 +202,7 @@ impl WorkerIdentity {
     }
 }
 
-/// Keys whose values differ, or that one side alone has.
+/// Keys whose values differ, or that only one side has.
 fn changed<'a>(
     then: &'a BTreeMap<String, String>,
     now: &'a BTreeMap<String, String>,

@@ -1,8 +1,8 @@
-//! One record a line, each with a checksum, so that what was torn or edited is seen
-//! and the rest is kept.
+//! Records, one on each line with a checksum, so that a torn or edited line is detected and the
+//! others are kept.
 //!
-//! A line is a JSON object whose last member is `"sum"`: the CRC-32 (IEEE, eight hex
-//! digits) of the object's text without it.
+//! A line is a JSON object whose last member is `"sum"`: the CRC-32 (IEEE, eight hexadecimal
+//! digits) of the object's text without that member.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -39,7 +39,7 @@ pub fn read<T: DeserializeOwned>(line: &str) -> Result<T, String> {
     parse(line)
 }
 
-/// The kind of a line, which its first member names.
+/// The kind of a line, from its first member.
 pub fn kind(line: &str) -> Option<&str> {
     let (kind, _) = line.strip_prefix("{\"kind\":\"")?.split_once('"')?;
     Some(kind)
@@ -66,7 +66,7 @@ pub fn check(line: &str) -> Result<(), String> {
     }
 }
 
-/// Reads the object of a line; members that the type has not are passed over, as the checksum is.
+/// Parses the object of a line. Unknown members, such as the checksum, are ignored.
 ///
 /// # Errors
 /// The fault in it, as a sentence.
@@ -85,12 +85,12 @@ pub struct Lines<'p> {
     bytes: Vec<u8>,
     /// The number of the line that was read last, from 1.
     pub number: usize,
-    /// True where a line feed ends it.
+    /// True if the line that was read last ends with a line feed.
     pub whole: bool,
 }
 
 impl<'p> Lines<'p> {
-    /// Opens a file of at most `most` bytes, of whose lines the first `longest` bytes are read.
+    /// Opens a file of at most `most` bytes. Of each line, at most `longest` bytes are read.
     ///
     /// # Errors
     /// When it cannot be opened, or is larger.
@@ -132,7 +132,7 @@ impl<'p> Lines<'p> {
         }))
     }
 
-    /// Reads the first line, which says of which schema the file is.
+    /// Reads the first line, which has the schema of the file. `wanted` is the kind of record.
     ///
     /// # Errors
     /// When the file is empty, of another schema, or the line is damaged or of another kind.
@@ -153,7 +153,7 @@ impl<'p> Lines<'p> {
         first.map_err(|problem| RecordError::invalid(path, 1, problem))
     }
 
-    /// Reads the next line; `None` at the end, and what is wrong with it where it is damaged.
+    /// Reads the next line; `None` at the end, and the fault of a damaged line.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -169,7 +169,7 @@ impl<'p> Lines<'p> {
         }
     }
 
-    /// The same as an error of the file.
+    /// An error about the line that was read last.
     pub fn invalid(&self, problem: impl Into<String>) -> RecordError {
         RecordError::invalid(self.path, self.number, problem)
     }

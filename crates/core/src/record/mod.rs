@@ -36,12 +36,11 @@ use crate::suite::{FILE_NAME_RULE, names_a_file};
 /// Version of the file formats in `docs/FORMAT.md`.
 pub const SCHEMA_VERSION: u32 = 4;
 
-/// Version of the way times are taken. Times of different methods are never
-/// compared.
+/// Version of the method of timing. Times of different methods are never compared.
 pub const METHOD_VERSION: u32 = 1;
 
-/// The time now, as this machine's clock has it; the nearest that a file can hold, where the clock
-/// is many thousands of years off.
+/// The present time by this machine's clock, limited to what a file can hold if the clock is many
+/// thousands of years off.
 pub fn now() -> Timestamp {
     timestamp(SystemTime::now())
 }
@@ -58,15 +57,15 @@ fn timestamp(time: SystemTime) -> Timestamp {
 /// The errors of records.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The system refused.
+    /// The system reported an error.
     #[error("{path}: {error}")]
     Io {
         /// The file.
         path: PathBuf,
-        /// The system's words.
+        /// The system's error.
         error: io::Error,
     },
-    /// The file is not what it should be: file, line, and what is wrong.
+    /// The file is invalid: file, line and fault.
     #[error("{0}")]
     Invalid(String),
     /// The file is of another schema.
@@ -80,7 +79,7 @@ pub enum RecordError {
         /// The schema of the file.
         found: u32,
     },
-    /// Another process writes there now.
+    /// Another process is writing to this path.
     #[error("{0}: another regatta writes there now; wait for it, or choose another folder")]
     Busy(PathBuf),
     /// The request cannot be done with the record: the reason, and the fix.
@@ -100,12 +99,12 @@ impl RecordError {
         }
     }
 
-    /// A run that no history takes.
+    /// A run that cannot be added to a history.
     pub fn not_added(path: &Path, why: &str) -> RecordError {
         RecordError::Refused(format!("{}: {why}", path.display()))
     }
 
-    /// A trace that is there already.
+    /// A trace whose file already exists.
     pub fn taken(path: &Path) -> RecordError {
         RecordError::Refused(format!(
             "{} is there already; name another file with --out, or replace it with --replace",
@@ -113,7 +112,7 @@ impl RecordError {
         ))
     }
 
-    /// A line that is not what the file's format says.
+    /// A line that does not follow the file's format.
     pub fn invalid(path: &Path, line: usize, problem: impl Into<String>) -> RecordError {
         let problem = problem.into();
         RecordError::Invalid(format!("{}:{line}: {problem}", path.display()))
@@ -126,7 +125,7 @@ impl From<OutputError> for RecordError {
     }
 }
 
-/// Refuses a name that cannot be a folder's.
+/// Refuses a name that is not valid for a folder.
 ///
 /// # Errors
 /// [`RecordError::Refused`].
@@ -140,8 +139,8 @@ pub fn check_name(name: &str) -> Result<(), RecordError> {
     }
 }
 
-/// The file of a machine in a folder. A run's file may come from anywhere, and its machine names
-/// this one.
+/// The file of a machine in a folder. The machine's name may come from a foreign run file, so it is
+/// checked.
 ///
 /// # Errors
 /// [`RecordError::Refused`] where the name cannot be a file's.
@@ -188,7 +187,7 @@ history: `regatta history SUITE` reads histories";
 /// # Errors
 /// [`RecordError::Refused`].
 pub fn check_kind(path: &Path, wanted: &[&str]) -> Result<(), RecordError> {
-    // `{"kind":"baseline",` and the longest name beside it.
+    // 32 bytes hold `{"kind":"baseline",` and every other kind.
     let start = input::beginning(path, 32);
     let mut kinds = KINDS.lines().filter_map(|line| line.split_once(": "));
     let kind =
@@ -204,8 +203,8 @@ pub fn check_kind(path: &Path, wanted: &[&str]) -> Result<(), RecordError> {
     }
 }
 
-/// The CRC-32 and the length of what a run's files hold, one after the other: they show that one was
-/// edited, in less time than [`checksum::of_file`] takes.
+/// The CRC-32 and the length of the contents of a run's files, one after the other. They show that
+/// a file was edited, in less time than [`checksum::of_file`] takes.
 ///
 /// # Errors
 /// When one cannot be read, or is larger than a run may be.
@@ -222,10 +221,10 @@ fn sum_of(files: &[impl AsRef<Path>]) -> Result<String, RecordError> {
     Ok(format!("{:08x}-{length}", crc.finalize()))
 }
 
-/// Writes a record whole or not at all, and waits until the device has it.
+/// Writes a record atomically, and waits until it is on the device.
 ///
 /// # Errors
-/// When it cannot be written; what was there is as it was.
+/// When it cannot be written. An existing file is then unchanged.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), RecordError> {
     let write = || -> Result<(), OutputError> {
         let mut draft = Draft::create(path)?;

@@ -1,7 +1,7 @@
 //! The reduced cases of a run that has ended, in a file beside the run's: the lines of a baseline.
 //!
-//! They are a third of the run, and all that is judged of it. The file holds the checksum of the
-//! run's file: beside any other content of that it is not read.
+//! They have a third of the run's size, and everything that is judged. The file contains the
+//! checksum of the run's file, and is ignored if that has changed.
 
 use std::fs;
 use std::io::{BufWriter, Write};
@@ -44,18 +44,18 @@ struct ReducedHeader {
     end: Option<RunEnd>,
 }
 
-/// Removes the reduced cases of a run that is written again.
+/// Removes the reduced cases of a run to which lines are added.
 pub(super) fn remove(run_file: &Path) {
     let _ = fs::remove_file(run_file.with_file_name(CASES_FILE));
 }
 
-/// Reduces a run's file, and writes its cases beside it; not of a run with damaged lines, which are
-/// reported from the file itself.
+/// Reduces a run's file, and writes its cases beside it. A run with damaged lines is skipped, since
+/// the damage is reported from the file itself.
 ///
 /// # Errors
 /// When the run cannot be read, its cases cannot be written, or would not read back the same.
 pub(super) fn write(run_file: &Path) -> Result<(), RecordError> {
-    // Before it is read: what changes meanwhile is of another sum.
+    // Taken before reading, so that a later change of the file does not match.
     let sum_of_run = super::sum_of(&[run_file])?;
     let (run, side) = Side::reduced(run_file, "")?;
     if !side.damage.is_empty() {
@@ -79,7 +79,7 @@ pub(super) fn write(run_file: &Path) -> Result<(), RecordError> {
     for (case, record) in side.cases {
         let case = CaseLine { case, record };
         let text = line::write(&ReducedLine::Case(&case))?;
-        // JSON has no infinity, say.
+        // A value may not survive JSON, which has no infinity.
         if line::read(text.trim_end()).as_ref() != Ok(&case) {
             let problem = format!("{} is not the same in it", case.case);
             return Err(RecordError::invalid(&path, 0, problem));
@@ -91,8 +91,8 @@ pub(super) fn write(run_file: &Path) -> Result<(), RecordError> {
     Ok(draft.keep()?)
 }
 
-/// The run without its entries and its reduced cases; `None` where they are absent, damaged, or
-/// of another content of the run's file.
+/// The run without its entries, with its reduced cases; `None` if the file is absent or damaged, or
+/// if the run's file has changed since.
 pub(super) fn read(run_file: &Path, label: &str) -> Option<(Run, Side)> {
     let path = run_file.with_file_name(CASES_FILE);
     let mut file = Lines::open(&path, input::RUN, input::RUN).ok()?;

@@ -1,4 +1,4 @@
-//! A run's file: written line by line while measuring, read back whatever happened.
+//! A run's file: written line by line while measuring, and readable after any interruption.
 
 mod read;
 
@@ -53,11 +53,11 @@ pub struct RunWriter {
     pub done: BTreeSet<(u32, CaseId)>,
     /// Open cases whose further invocations were decided on before it was stopped.
     pub open: Vec<OpenCases>,
-    /// The lock of the folder, which the kernel lets go of where the process is killed.
+    /// The lock of the folder, which the kernel releases if the process is killed.
     _lock: File,
 }
 
-/// The fate of the file that was there before.
+/// The treatment of an existing file by [`RunWriter::open`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Before {
     /// The file is new.
@@ -161,8 +161,8 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Writes down a batch of extra invocations before the first of them is taken: a gate that
-    /// is stopped then resumes it, and no part of it is judged alone.
+    /// Records a batch of extra invocations before the first of them is measured. A gate that is
+    /// stopped then resumes the whole batch, and no part of it is judged alone.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -172,7 +172,8 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Writes that no case has more of the planned invocations than these, for lack of time.
+    /// Records that the time limit ended the measurement after `invocations` of the planned
+    /// invocations.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -181,7 +182,7 @@ impl RunWriter {
     }
 
     /// Ends the file: the run is measured, judged and reported. Its reduced cases are written
-    /// beside it, where they can be: without them the run itself is read.
+    /// beside it if possible; without them, the run itself is read.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -195,7 +196,7 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Ends the file of a run that nothing is said of.
+    /// Ends the file of a run without a judgement.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -206,7 +207,7 @@ impl RunWriter {
         })
     }
 
-    /// Checks that the file holds what was written.
+    /// Checks that the file still has the contents that were written.
     ///
     /// # Errors
     /// When another process changed it, or it cannot be read.
@@ -236,8 +237,7 @@ impl RunWriter {
     }
 }
 
-/// The unfinished run of a report directory that is resumed under `header`; `None` if there is
-/// none, or it does not.
+/// The unfinished run of a report directory that would be resumed under `header`, if there is one.
 pub fn going_on(directory: &Path, header: &RunHeader, opening: &Opening) -> Option<Run> {
     let path = directory.join(RUN_FILE);
     let run = path.exists().then(|| read(&path).ok())??;
@@ -267,7 +267,7 @@ fn rewritten(run: &Run) -> Result<String, RecordError> {
     Ok(text)
 }
 
-/// Moves a run's file to `past/` beside it, named after the time it was started.
+/// Moves a run's file to `past/` beside it, under the time of its start.
 fn move_aside(path: &Path, started: Option<Timestamp>) -> Result<PathBuf, RecordError> {
     let past = path.with_file_name("past");
     fs::create_dir_all(&past).map_err(|error| RecordError::io(&past, error))?;
@@ -283,30 +283,30 @@ fn move_aside(path: &Path, started: Option<Timestamp>) -> Result<PathBuf, Record
     Ok(target)
 }
 
-/// A time in the name of what is kept in `past/`: `20261123T160400Z`.
+/// A time as part of a file name in `past/`: `20261123T160400Z`.
 fn stamp(time: Timestamp) -> String {
     time.strftime("%Y%m%dT%H%M%SZ").to_string()
 }
 
-/// The reason of a run that the command line starts over.
+/// The reason for a new run with `--no-resume`.
 pub const NO_RESUME: &str = "--no-resume was given";
 
 /// The options for opening a run.
 #[derive(Clone, Debug, Default)]
 pub struct Opening {
-    /// The reason for a new run in any case; `None` resumes an unfinished one.
+    /// The reason to start a new run in any case; `None` resumes an unfinished one.
     pub restart: Option<&'static str>,
     /// The base that the run will be compared with.
     pub base: Option<BaseId>,
-    /// The entries that may be kept of a run that is resumed; `None`: all. Of two runs that are
-    /// measured in turn, an invocation that one of them alone has is measured again in both.
+    /// The entries that a resumed run may keep; `None` for all. Of two runs that are measured in
+    /// pairs, an invocation that only one of them has is measured again in both.
     pub only: Option<BTreeSet<(u32, CaseId)>>,
 }
 
 /// The reasons why a run cannot be resumed under `now`, as sentences; empty if it can.
 ///
-/// A run is one code on one machine under one suite: what was measured before the stop and
-/// what comes after are judged as one.
+/// A run is one code on one machine under one suite, because the entries before and after the stop
+/// are judged together.
 fn obstacles(run: &Run, now: &RunHeader, opening: &Opening) -> Vec<String> {
     let then = &run.header;
     let mut reasons = Vec::new();
@@ -333,8 +333,8 @@ fn obstacles(run: &Run, now: &RunHeader, opening: &Opening) -> Vec<String> {
     reasons
 }
 
-/// Why what was measured under two headers cannot be judged as one run, as sentences; empty
-/// where it can. Which cases each of them planned makes no difference here.
+/// The reasons why entries under two headers cannot be judged as one run, as sentences; empty if
+/// they can. The planned cases may differ.
 pub fn differences(then: &RunHeader, now: &RunHeader) -> Vec<String> {
     let changes = [
         (then.schema != now.schema, "the file's schema changed"),
@@ -361,7 +361,7 @@ pub fn differences(then: &RunHeader, now: &RunHeader) -> Vec<String> {
     differences.extend(pairing(then, now));
     differences.extend(git(then.git.as_ref(), now.git.as_ref()));
     match (&then.identity, &now.identity) {
-        // A shard that was stopped may be resumed on another host of its cluster.
+        // A stopped shard may be resumed on another host of its cluster.
         (Some(then), Some(now_is)) if now.shard.is_some() => {
             differences.extend(then.placeless().differences(&now_is.placeless()));
         }
@@ -372,7 +372,7 @@ pub fn differences(then: &RunHeader, now: &RunHeader) -> Vec<String> {
     differences
 }
 
-/// The difference of the pairs, which may not change; the pair's own id is the older run's.
+/// The difference between the pairings, which must agree except for the pair's id.
 fn pairing(then: &RunHeader, now: &RunHeader) -> Option<String> {
     let sides = |header: &RunHeader| {
         let pairing = header.pairing.as_ref()?;

@@ -1,4 +1,4 @@
-//! The runs of shards, and the one run that they make together.
+//! Reads the runs of shards, and merges them into one run.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ use crate::input;
 use crate::suite::plan::Place;
 use regatta_worker::case::CaseId;
 
-/// Why shards make no run.
+/// The reason why shards cannot be merged.
 #[derive(Debug, thiserror::Error)]
 pub enum ShardError {
     /// One cannot be read.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// They are not all shards of one run: what is wrong, a line each.
+    /// They are not all the shards of one run; the faults, one on each line.
     #[error("these are not all shards of one run:\n  {}", .0.join("\n  "))]
     Apart(Vec<String>),
 }
@@ -40,7 +40,7 @@ pub fn is_shard(file: &Path) -> bool {
     first.is_some_and(|first: Sharded| first.shard.is_some())
 }
 
-/// The runs of shards in the folders of a folder, in their order.
+/// The run files of shards in the subfolders of `folder`, sorted.
 pub fn within(folder: &Path) -> Vec<PathBuf> {
     let folders = input::paths_in(folder, |folder| is_shard(&folder.join(RUN_FILE)));
     folders.iter().map(|folder| folder.join(RUN_FILE)).collect()
@@ -61,12 +61,11 @@ impl ShardPart {
     }
 }
 
-/// Reads the runs of shards as the one run that they make, in whatever order they are named. It
-/// comes without its entries.
+/// Merges the runs of shards, given in any order, into one run. It has no entries.
 ///
 /// # Errors
-/// When one cannot be read; when one is lost, was not measured to its end, is there twice, or is
-/// of another suite, revision, machine or number of shards than the others: each is named.
+/// When one cannot be read; when one is missing, unfinished, a duplicate, or of another suite,
+/// revision, machine or number of shards than the others. Each is named.
 pub fn read(files: &[PathBuf], label: &str) -> Result<(Run, Side), ShardError> {
     let mut parts = Vec::new();
     let mut wrong = Vec::new();
@@ -113,7 +112,7 @@ pub fn read(files: &[PathBuf], label: &str) -> Result<(Run, Side), ShardError> {
     }
     let plan = parts.iter().flat_map(|part| part.run.header.plan.clone());
     let mut plan: Vec<CaseId> = plan.collect();
-    // As a suite has its cases: by what they are, not by how that is written.
+    // The order of a suite's cases: by their values, not by their text.
     plan.sort_by_cached_key(|id| (id.case().ok(), id.clone()));
     if wrong.is_empty() && plan_checksum(plan.iter().cloned()) != first.whole {
         wrong.push("their cases are not those of the suite: a file was edited".to_owned());
@@ -126,7 +125,7 @@ pub fn read(files: &[PathBuf], label: &str) -> Result<(Run, Side), ShardError> {
     }
 }
 
-/// Why a shard is not of the same run as another.
+/// The reasons why a shard belongs to another run than `first`.
 fn foreign(part: &ShardPart, first: &ShardPart) -> Vec<String> {
     let mut differences = differences(&first.run.header, &part.run.header);
     if part.place.of != first.place.of {
@@ -138,7 +137,7 @@ fn foreign(part: &ShardPart, first: &ShardPart) -> Vec<String> {
     differences
 }
 
-/// The words of a command, but for the shard.
+/// The words of a command, without the option that chooses the shard.
 fn unsharded(argv: &[String]) -> Vec<String> {
     let mut words = Vec::new();
     let mut argv = argv.iter();
@@ -152,7 +151,7 @@ fn unsharded(argv: &[String]) -> Vec<String> {
     words
 }
 
-/// The header of the run that shards make.
+/// The header of the merged run.
 fn header(parts: &[ShardPart], plan: Vec<CaseId>) -> RunHeader {
     let first = &parts[0].run.header;
     let starts = parts.iter().map(|part| part.run.header.started);

@@ -1,7 +1,7 @@
-//! One side of a comparison: a run or a baseline, reduced to what is judged.
+//! One side of a comparison: a run or a baseline, reduced to the values that are judged.
 //!
-//! The replicate is the invocation: its samples collapse to one median here, and
-//! nothing downstream sees single samples as evidence.
+//! The invocation is the replicate. Its samples are reduced to their median here, and later code
+//! never treats single samples as evidence.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
@@ -24,7 +24,7 @@ use regatta_worker::units::{Dimensioned, Nanoseconds, counted, is_zero, quantiti
 pub struct Side {
     /// The label of the side: a path or a baseline's name.
     pub label: String,
-    /// Under what it was measured.
+    /// The header of the run.
     pub header: RunHeader,
     /// Every planned case.
     pub cases: BTreeMap<CaseId, CaseRecord>,
@@ -33,8 +33,8 @@ pub struct Side {
 }
 
 impl Side {
-    /// The invocations that other programs disturbed, of all cases, with the worst of what they
-    /// did: `other programs disturbed 24 of 24 invocations (foreign load 1.9 of 2 cores)`.
+    /// A sentence on the invocations that other programs disturbed, with the worst disturbances:
+    /// `other programs disturbed 24 of 24 invocations (foreign load 1.9 of 2 cores)`.
     pub fn disturbed(&self) -> Option<String> {
         let invocations = || self.cases.values().flat_map(|record| &record.invocations);
         let disturbed = || invocations().filter(|one| !one.disturbed.is_empty());
@@ -48,14 +48,14 @@ impl Side {
         })
     }
 
-    /// Keeps the cases whose id matches one of the patterns, as a suite does: by the pattern, not
-    /// by what another side has, so that a case that is gone is missed.
+    /// Keeps the cases whose id matches one of `patterns`, as a suite does. It does not follow the
+    /// other side's cases, so that a case that is gone is still missed.
     pub fn keep(&mut self, patterns: &[String]) {
         self.cases.retain(|case, _| matches_any(patterns, &case.0));
     }
 
-    /// This side as a base of `head`: where the two were measured in turn, and a variant of it
-    /// stands in for one of the head's, its cases go by the names of those.
+    /// This side as a base of `head`: if the two were measured in pairs, cases of variants that are
+    /// compared with another variant get the ids of that one.
     pub fn as_base_of(mut self, head: &RunHeader) -> Side {
         let counterparts = self.header.counterparts_in(head);
         if counterparts.is_none_or(BTreeMap::is_empty) {
@@ -72,13 +72,13 @@ impl Side {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct CaseRecord {
-    /// The outcome of all invocations: whether the case can be judged; absent where it was measured.
+    /// The outcome over all invocations; absent if the case was measured and can be judged.
     #[serde(default, skip_serializing_if = "Outcome::is_measured")]
     pub status: Outcome<()>,
     /// The values of each invocation, in the order of their numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub invocations: Vec<Invocation>,
-    /// The parts of a first call: over invocations, the medians of each, where known.
+    /// The parts of a first call, each the median over invocations, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_call_parts: Option<Parts>,
     /// Median device clock of each invocation, in MHz.
@@ -87,7 +87,7 @@ pub struct CaseRecord {
     /// True if a call covers several problems, so that its time gives no rate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub several: bool,
-    /// Samples behind the medians.
+    /// The number of samples behind the medians.
     #[serde(default)]
     pub samples: u64,
     /// The conditions of the samples.
@@ -100,7 +100,7 @@ pub struct CaseRecord {
     /// `launches`: `157 in invocation 0, 1 in invocation 3`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub varying: BTreeMap<String, String>,
-    /// The choices of a tuner, and their invocations; empty where no tuner is known of.
+    /// The choices of a tuner, and their invocations; empty if no tuner is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<Choice>,
     /// Largest relative L2 difference from the float64 reference, by result.
@@ -112,10 +112,10 @@ pub struct CaseRecord {
     /// The device's work in one call, in a few figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<ActivitySummary>,
-    /// The time of each operation of a call: over invocations, the medians.
+    /// The time of each operation of a call, each the median over invocations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub division: Option<Box<Division>>,
-    /// The hardware counters of its kernels, over all invocations that were asked.
+    /// The hardware counters of its kernels, over all invocations in which they were read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<Box<Counters>>,
 }
@@ -129,11 +129,12 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Invocation {
-    /// Which.
+    /// The number of the invocation, from 0.
     pub number: u32,
     /// The value of each metric: nanoseconds or bytes.
     pub values: Values,
-    /// Boxed: a GPU's invocations seldom have any of it, and a run may have millions of them.
+    /// Boxed, because a run may have millions of invocations, and those of a GPU seldom have any
+    /// circumstances.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     circumstances: Option<Box<Circumstances>>,
 }
@@ -145,34 +146,36 @@ pub struct Circumstances {
     /// The ratios to the base's metrics, where their samples were taken in turns.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ratios: BTreeMap<Metric, f64>,
-    /// Host time as a part of what the reference operation took right after it: the median over
-    /// samples. This is what is compared of host time.
+    /// The host time divided by that of the reference operation right after it: the median over
+    /// samples. Comparisons of host time use this ratio.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_ratio: Option<f64>,
-    /// Threads that computed in a call of a worker on the processor: the median over samples.
+    /// The number of threads that computed in a call of a worker on the CPU: the median over
+    /// samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
-    /// Page faults of a call of a worker on the processor: the median over samples.
+    /// The page faults in a call of a worker on the CPU: the median over samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_faults: Option<u32>,
-    /// True where the samples are without the time that their thread was ready and had no core.
+    /// True if the time for which a sample's thread was ready and had no core was subtracted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub waits_taken_out: bool,
-    /// Time that the threads of a call were ready and had no core, together: the median over samples.
+    /// The summed time for which the threads of a call were ready and had no core: the median over
+    /// samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waited_ns: Option<Nanoseconds>,
-    /// Growth of resident memory a call, where it was steady.
+    /// The growth of resident memory in bytes per call, where it was steady.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub growth_bytes_per_call: Option<f64>,
     /// The disturbances of its samples by other programs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disturbed: Vec<Disturbance>,
-    /// True where that was so of its first call.
+    /// True if other programs disturbed its first call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub first_call_disturbed: bool,
 }
 
-/// Those of an invocation of which nothing else is known.
+/// The circumstances of an invocation that records none.
 static NO_CIRCUMSTANCES: LazyLock<Circumstances> = LazyLock::new(Circumstances::default);
 
 impl Deref for Invocation {
@@ -192,7 +195,7 @@ impl DerefMut for Invocation {
 }
 
 impl Invocation {
-    /// The invocation of a number.
+    /// An invocation, whose default circumstances take no memory.
     pub fn new(number: u32, values: Values, circumstances: Circumstances) -> Invocation {
         let known = (circumstances != *NO_CIRCUMSTANCES).then(|| Box::new(circumstances));
         Invocation {
@@ -202,7 +205,7 @@ impl Invocation {
         }
     }
 
-    /// True where other programs disturbed what a metric is of.
+    /// True if other programs disturbed the samples of a metric.
     pub fn is_disturbed(&self, metric: Metric) -> bool {
         match metric {
             Metric::FirstCall => self.first_call_disturbed,
@@ -218,12 +221,12 @@ impl CaseRecord {
         all.filter_map(move |one| one.values.get(metric))
     }
 
-    /// The median over invocations of a figure that each has or lacks.
+    /// The median of a figure over the invocations that have it.
     pub fn median_of(&self, figure: impl Fn(&Invocation) -> Option<f64>) -> Option<f64> {
         middle(self.invocations.iter().filter_map(figure))
     }
 
-    /// The median of these.
+    /// The median of a metric over the invocations that have it.
     pub fn median(&self, metric: Metric) -> Option<f64> {
         middle(self.values(metric))
     }
@@ -239,7 +242,7 @@ impl CaseRecord {
         all.filter(|one| !one.disturbed.is_empty())
     }
 
-    /// True where the invocation in which structure was counted was disturbed.
+    /// True if the invocation in which structure was counted was disturbed.
     pub fn census_disturbed(&self) -> bool {
         self.disturbed().any(|one| one.number == 0)
     }
@@ -253,8 +256,7 @@ impl CaseRecord {
     }
 }
 
-/// True for a time that a clock can have shown: more than a femtosecond, less than a
-/// million years.
+/// True for a time that a clock can show: more than a femtosecond, less than a million years.
 pub fn is_time(time: Nanoseconds) -> bool {
     (1e-6..1e23).contains(&time.0)
 }
@@ -265,7 +267,8 @@ pub fn median<Q: Dimensioned>(values: &[Q]) -> Option<Q> {
 }
 
 fn middle(values: impl Iterator<Item = f64>) -> Option<f64> {
-    /// Most lists are of a case's samples, and there are millions of them.
+    /// The longest list that is sorted without an allocation: there are millions of lists of
+    /// samples, and most are short.
     const FEW: usize = 64;
     let (mut few, mut number, mut many) = ([0.0; FEW], 0, Vec::new());
     for value in values {
@@ -291,7 +294,7 @@ fn middle(values: impl Iterator<Item = f64>) -> Option<f64> {
     }
 }
 
-/// The median of counts a sample, rounded.
+/// The rounded median of a count over samples.
 pub fn median_count(counts: &[u32]) -> Option<u32> {
     let counts: Vec<f64> = counts.iter().map(|count| (*count).into()).collect();
     Some(median(&counts)?.round() as u32)
@@ -322,8 +325,7 @@ pub struct Choice {
     pub invocations: Vec<u32>,
 }
 
-/// Takes in what was chosen in an invocation. Choices keep the order in which they were first
-/// made.
+/// Adds the tuner's choices in an invocation. They keep the order in which they were first made.
 pub(super) fn add_choice(all: &mut Vec<Choice>, invocation: u32, tuned: &Choices) {
     match all.iter_mut().find(|choice| choice.tuned == *tuned) {
         Some(choice) => choice.invocations.push(invocation),
@@ -334,9 +336,9 @@ pub(super) fn add_choice(all: &mut Vec<Choice>, invocation: u32, tuned: &Choices
     }
 }
 
-/// The choice that most invocations have; of two that as many have, the one that was made first.
+/// The choice of most invocations; among equals, the one that was made first.
 pub fn usual_choice(all: &[Choice]) -> Option<&Choice> {
-    // `max_by_key` takes the last of equals.
+    // `max_by_key` returns the last of equals.
     let rated = all.iter().rev();
     rated.max_by_key(|choice| choice.invocations.len())
 }
@@ -346,49 +348,49 @@ pub fn counted_choice(all: &[Choice]) -> Option<&Choice> {
     all.iter().min_by_key(|choice| choice.invocations.first())
 }
 
-/// Conditions that say something about a time beside the code that took it. Counts are
-/// of invocations, later ones included.
+/// Conditions other than the code that affect a time. Counts are numbers of invocations, later ones
+/// included.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Conditions {
-    /// Those after which the device's state is known.
+    /// Invocations after which the device's state is known.
     pub known: u32,
-    /// Those in which the device held its clocks back.
+    /// Invocations in which the device throttled its clocks.
     pub throttled: u32,
-    /// By what.
+    /// The reasons for throttling.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub throttle_reasons: BTreeSet<String>,
-    /// Those in which another process computed on the device.
+    /// Invocations in which another process used the device.
     pub shared: u32,
-    /// Most other processes at once.
+    /// The largest number of other processes at once.
     pub other_processes: u32,
-    /// Those in which the call itself waited for the device, so that its device time
-    /// holds waits for the host.
+    /// Invocations in which the call itself waited for the device, so that its device time includes
+    /// waits for the host.
     pub synchronised: u32,
-    /// Those whose results were checked before timing only, though several sets of inputs
-    /// were asked for: their worker knows none.
+    /// Invocations whose results were checked only before timing, although several sets of inputs
+    /// were requested, because their worker supports none.
     #[serde(skip_serializing_if = "is_zero")]
     pub checked_before_only: u32,
-    /// Those whose results were compared with the base's alone.
+    /// Invocations whose results were compared only with the base's.
     #[serde(skip_serializing_if = "is_zero")]
     pub compared_with_base: u32,
-    /// Those whose results were not checked.
+    /// Invocations whose results were not checked.
     #[serde(skip_serializing_if = "is_zero")]
     pub unchecked: u32,
-    /// Why.
+    /// The reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unchecked_reason: Option<String>,
-    /// Those that had fewer sets of inputs than asked for.
+    /// Invocations with fewer sets of inputs than requested.
     #[serde(skip_serializing_if = "is_zero")]
     pub fewer_input_sets: u32,
-    /// Why.
+    /// The reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fewer_input_sets_reason: Option<String>,
 }
 
 impl Conditions {
-    /// Takes in one invocation.
+    /// Adds one invocation.
     pub(super) fn add(&mut self, measurement: &Measurement) {
         self.synchronised += u32::from(measurement.samples.synchronised);
         if let Some(reason) = &measurement.samples.input_sets_reason {

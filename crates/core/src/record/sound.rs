@@ -1,7 +1,7 @@
-//! Checks for values that no clock, counter or device can have shown.
+//! Checks for values that no clock, counter or device can show.
 //!
-//! A file is text that anyone may edit, and a line's checksum does not sign it. A value that
-//! nothing can have measured is damage, named like a torn line: it is never judged.
+//! Anyone may edit a file, and a line's checksum does not sign it. An impossible value is damage,
+//! like a torn line, and never judged.
 
 use std::ops::RangeInclusive;
 
@@ -26,7 +26,7 @@ const PEAK: &str = "peak_bytes";
 const MAX_INVOCATIONS: u32 = 100_000;
 
 impl Entry {
-    /// The impossible value in it, as a sentence.
+    /// A sentence about the first impossible value, if there is one.
     pub fn objection(&self) -> Option<String> {
         let about = match &self.outcome {
             Outcome::Measured(measurement) => measurement.objection(),
@@ -40,7 +40,7 @@ impl Entry {
 }
 
 impl Measurement {
-    /// The impossible value in it, as a sentence.
+    /// A sentence about the first impossible value, if there is one.
     pub fn objection(&self) -> Option<String> {
         let samples = &self.samples;
         let bad = |(name, list): (_, &[Nanoseconds])| times(name, list.iter().copied());
@@ -62,7 +62,7 @@ impl Measurement {
 }
 
 impl CaseRecord {
-    /// The impossible value in it, as a sentence.
+    /// A sentence about the first impossible value, if there is one.
     pub fn objection(&self) -> Option<String> {
         let invocations = || self.invocations.iter();
         let values = |metric: Metric| {
@@ -81,7 +81,7 @@ impl CaseRecord {
             .or_else(|| self.counters.as_deref().and_then(Counters::objection))
     }
 
-    /// An invocation that stands there twice would be counted twice.
+    /// A duplicate invocation would be counted twice.
     fn out_of_order(&self) -> Option<String> {
         let mut two = self.invocations.windows(2);
         let odd = two.find(|two| two[0].number >= two[1].number)?;
@@ -91,25 +91,25 @@ impl CaseRecord {
 }
 
 impl WorkerRecord {
-    /// The kind of its device, where that is one of those there are.
+    /// The kind of its device; `None` if it is unknown.
     pub fn kind(&self) -> Option<DeviceKind> {
         self.device_kind.parse().ok()
     }
 
-    /// True when its device is the processor, whose one clock is the host's.
+    /// True if its device is the CPU, whose only clock is the host's.
     pub fn runs_on_processor(&self) -> bool {
         self.kind() == Some(DeviceKind::Cpu)
     }
 }
 
 impl RunHeader {
-    /// The worker that a case is of; `None` where the run does not list it.
+    /// The worker of a case; `None` if the run does not list it.
     pub fn worker_of(&self, case: &Case) -> Option<&WorkerRecord> {
         let name = case.variant.worker_name();
         self.workers.iter().find(|worker| worker.name == name)
     }
 
-    /// The impossible value in it, as a sentence.
+    /// A sentence about the first impossible value, if there is one.
     pub fn objection(&self) -> Option<String> {
         if let Some(worker) = self.workers.iter().find(|worker| worker.kind().is_none()) {
             return Some(format!(
@@ -147,7 +147,7 @@ impl RunHeader {
 }
 
 impl OpenCases {
-    /// The impossible value in it, as a sentence.
+    /// A sentence about the first impossible value, if there is one.
     pub(super) fn objection(&self, is_planned: impl Fn(&CaseId) -> bool) -> Option<String> {
         if self.fresh > MAX_INVOCATIONS {
             return Some(format!("it asks for {} more invocations", self.fresh));
@@ -157,7 +157,7 @@ impl OpenCases {
     }
 }
 
-/// A threshold or a share that lets anything pass would hide what it is there to show.
+/// Checks the rules: a threshold or share that lets everything pass would hide regressions.
 fn of_rules(rules: &Rules) -> Option<String> {
     let policy = &rules.policy;
     let shares = [
@@ -191,8 +191,7 @@ fn of_rules(rules: &Rules) -> Option<String> {
         .or_else(|| rules.expectations.iter().find_map(ratio))
 }
 
-/// The first value that nothing can have, as a sentence: `clock_mhz holds -5 MHz: no device runs at
-/// it`.
+/// A sentence about the first impossible value: `clock_mhz holds -5 MHz: no device runs at it`.
 fn impossible(
     name: &str,
     values: impl IntoIterator<Item = f64>,
@@ -219,7 +218,7 @@ fn waits(waited_ns: &[Nanoseconds]) -> Option<String> {
     impossible("waited_ns", values, 0.0..=1e23, " ns: no wait is negative")
 }
 
-/// A growth of memory that no process can have.
+/// A sentence about a growth of memory that is impossible.
 pub fn growth(bytes_per_call: Option<f64>) -> Option<String> {
     let why = " bytes: no memory holds it";
     impossible("growth_bytes_per_call", bytes_per_call, 0.0..=1e15, why)
@@ -251,7 +250,7 @@ fn of_state(state: &DeviceState) -> Option<String> {
         })
 }
 
-/// A number as it is written, without three hundred zeros.
+/// A number as text, in scientific notation if it is very large or small.
 fn number(value: f64) -> String {
     if value == 0.0 || (1e-4..1e15).contains(&value.abs()) {
         value.to_string()

@@ -22,7 +22,8 @@ pub use crate::machine::DeviceState;
 pub struct Entry {
     /// The case.
     pub case: CaseId,
-    /// Counts from 0; those from `settings.invocations` on are of cases that were open.
+    /// The number of the invocation, from 0. Those from `settings.invocations` on were added for
+    /// open cases.
     pub invocation: u32,
     /// The outcome.
     pub outcome: Outcome,
@@ -45,11 +46,10 @@ pub enum Outcome<M = Measurement> {
     Measured(M),
     /// The variant does not do this.
     Unsupported {
-        /// In its own words.
+        /// The variant's reason.
         reason: String,
     },
-    /// It should, but did not, in at least one invocation: wrong result, crash, time limit, out
-    /// of memory.
+    /// It failed in at least one invocation: wrong result, crash, time limit, out of memory.
     Failed {
         /// The reason for the failure.
         reason: String,
@@ -59,7 +59,8 @@ pub enum Outcome<M = Measurement> {
         #[serde(default, skip_serializing_if = "String::is_empty")]
         log: String,
     },
-    /// Planned, but without a time in at least one invocation; never of a single invocation.
+    /// It is planned, but has no time in at least one invocation. A single invocation never has
+    /// this outcome.
     Missing {
         /// Which part is missing.
         reason: String,
@@ -67,13 +68,13 @@ pub enum Outcome<M = Measurement> {
 }
 
 impl<M> Outcome<M> {
-    /// A case that the variant does not take.
+    /// A case that the variant does not support.
     pub fn unsupported(reason: impl Into<String>) -> Outcome<M> {
         let reason = reason.into();
         Outcome::Unsupported { reason }
     }
 
-    /// A case that failed, whose worker printed nothing of it.
+    /// A case that failed, without a log of its worker.
     pub fn failed(reason: impl Into<String>, fault: Fault) -> Outcome<M> {
         let (reason, log) = (reason.into(), String::new());
         Outcome::Failed { reason, fault, log }
@@ -158,13 +159,13 @@ pub struct Measurement {
     pub ratios: BTreeMap<Metric, f64>,
     /// The first call.
     pub first_call_ns: Nanoseconds,
-    /// The parts of it, such as compiling and loading; `None`: not known.
+    /// The parts of it, such as compiling and loading; `None` if not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_call_parts: Option<Parts>,
-    /// True where other programs disturbed the first call, as far as the machine's counters tell.
+    /// True where other programs disturbed the first call, by the machine's counters.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub first_call_disturbed: bool,
-    /// The processor's load around the samples, of a worker that runs on it.
+    /// The load of the CPU around the samples, for a worker that runs on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<Box<MachineLoad>>,
     /// The disturbances of these samples by other programs.
@@ -177,21 +178,22 @@ pub struct Measurement {
     /// The effective value of each parameter.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub effective: BTreeMap<String, ParamValue>,
-    /// Those of them that a tuner chose.
+    /// The parameters that a tuner chose.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tuned: Choices,
     /// Relative L2 difference of each result from the float64 reference.
     pub errors: BTreeMap<String, f64>,
-    /// The structure of one call; in the first invocation, the third and the fifth.
+    /// The structure of one call; recorded in the first, the third and the fifth invocation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structure: Option<Structure>,
     /// The device's work in that call, with its times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<Box<Activity>>,
-    /// The time of each operation of a call; in the first invocations.
+    /// The time of each operation of a call; recorded in the first invocations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub division: Option<Box<Division>>,
-    /// The hardware counters of its kernels; in the first invocations, where they were asked for.
+    /// The hardware counters of its kernels; read in the first invocations, if the suite asks for
+    /// them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<Box<Counters>>,
     /// The check of a script call's results, which has no float64 reference; `errors`
@@ -208,20 +210,20 @@ pub struct Measurement {
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Compared {
-    /// The base's, on the same inputs.
+    /// They were compared with the base's results on the same inputs.
     Base,
-    /// Nothing, for this reason.
+    /// They were compared with nothing, for this reason.
     Nothing(String),
 }
 
-/// Parts of a first call by what they are: `compiling`, `loading`.
+/// The parts of a first call, by name: `compiling`, `loading`.
 pub type Parts = BTreeMap<String, Taken>;
 
 /// The last line of a run that was measured to its end, judged, and reported.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct RunEnd {
-    /// When it was measured.
+    /// The time at which the measurement ended.
     pub finished: Timestamp,
     /// The verdict at that time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -232,17 +234,19 @@ pub struct RunEnd {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Judged {
-    /// The base of the comparison; `None`: its own expectations and limits alone.
+    /// The base of the comparison; `None` if the run was judged only by its own expectations and
+    /// limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<BaseId>,
     /// The outcome.
     pub outcome: VerdictOutcome,
-    /// Why, gravest first.
+    /// The reasons, the most severe first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
 }
 
-/// A batch of extra invocations that a gate still has to measure: decided once, from what was there before.
+/// A batch of extra invocations that a gate has to measure. It is decided once, from the entries
+/// before it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct OpenCases {
@@ -250,7 +254,7 @@ pub struct OpenCases {
     pub base: BaseId,
     /// The cases of the batch, control cases included.
     pub cases: Vec<CaseId>,
-    /// Invocations after the regular ones that each of them has after this batch.
+    /// The number of extra invocations that each case has after this batch.
     pub fresh: u32,
 }
 
@@ -259,13 +263,13 @@ pub struct OpenCases {
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum VerdictOutcome {
-    /// Everything was measured and checked, and nothing is worse or may be: exit code 0.
+    /// Everything was measured and checked, and nothing is worse or may be worse: exit code 0.
     Passed,
-    /// A regression, a violated expectation or limit, structure for the worse, a wrong result, a
-    /// crash or a hang: exit code 1.
+    /// A regression, a violated expectation or limit, worse structure, a wrong result, a crash or a
+    /// hang: exit code 1.
     Failed,
-    /// A case is missing, the sides are not comparable, the baseline is missing, or a case may be
-    /// worse and was not decided: exit code 3.
+    /// A case is missing, the sides are not comparable, the baseline is missing, or an inconclusive
+    /// case may be worse: exit code 3.
     #[default]
     Inconclusive,
 }
@@ -298,7 +302,7 @@ pub struct Limited {
     pub invocations: u32,
 }
 
-/// A run as read back.
+/// A run that was read from its file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {
     /// The first line of the file.

@@ -1,11 +1,12 @@
-//! A worker's and a program's text without secrets.
+//! Removes secrets from the text of workers and programs.
 
 use super::{
     HIDDEN, address, has_digit, has_file_ending, has_letter, has_token, is_name, is_number, kept,
     names_a_secret, secret_at_end,
 };
 
-/// A message without what is known to be a secret by its name, its form or its place in an address.
+/// A message without values that are secrets by their name, their form or their place in an
+/// address.
 pub fn message(text: &str) -> String {
     let text = &without_private_keys(text);
     let mut hides_rest = false;

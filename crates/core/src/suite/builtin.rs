@@ -1,4 +1,4 @@
-//! The sources of suites: the binary itself, or a file.
+//! Loads suites, from the binary or from a file.
 
 use std::fs;
 use std::path::Path;
@@ -8,16 +8,16 @@ use super::script::Script;
 use super::{Suite, plan};
 use crate::input;
 
-/// Suites that extend each other, each the next.
+/// The longest chain of suites that extend each other.
 const DEEPEST: usize = 32;
 
-// `BUILTIN`, name and text of each: build.rs finds them in suites/.
+// Defines `BUILTIN`, the name and text of each suite that build.rs finds in suites/.
 include!(concat!(env!("OUT_DIR"), "/suites.rs"));
 
 /// The suite of this name or at this path.
 ///
-/// A name without `/` or `.toml` is a built-in suite; what it `extends` is looked
-/// for beside it first when it is a file.
+/// A name without `/` or `.toml` is a built-in suite. The suite that a file `extends` is first
+/// searched for beside that file.
 ///
 /// # Errors
 /// When it is unknown, or cannot be read.
@@ -25,7 +25,7 @@ pub fn load(name_or_path: &str) -> Result<Suite, DocumentError> {
     load_in(name_or_path, Path::new(""))
 }
 
-/// The same as the suite of a checkout, at whose folder the paths of its environments start.
+/// Loads the suite of a checkout, to whose folder the paths of its environments are relative.
 ///
 /// # Errors
 /// As [`load`].
@@ -46,7 +46,7 @@ pub fn load_in(name_or_path: &str, checkout: &Path) -> Result<Suite, DocumentErr
     Ok(suite)
 }
 
-/// Loads a suite that those of `above` extend, each the next.
+/// Loads a suite; `above` is the chain of suites that extend it.
 fn load_below(
     name_or_path: &str,
     checkout: &Path,
@@ -132,8 +132,8 @@ fn load_below(
         text,
     };
     plan::read(&name, &source, checkout, &|base| {
-        // The suite's folder first; a built-in one of the same name as the suite is
-        // not the suite itself.
+        // The suite's folder is searched first. A built-in suite with the suite's own name is not
+        // the suite itself.
         let file = if base.ends_with(".toml") {
             path.with_file_name(base)
         } else {
@@ -147,8 +147,8 @@ fn load_below(
     })
 }
 
-/// Longest name of a suite, a baseline or a machine: file systems take 255 bytes, ending
-/// included.
+/// The longest name of a suite, a baseline or a machine: file systems allow 255 bytes, including
+/// the ending.
 const MAX_NAME_BYTES: usize = 200;
 
 /// The rule of [`names_a_file`], in words.
@@ -190,11 +190,11 @@ fn unknown(name: &str) -> String {
     format!("no built-in suite of this name; {hint} (a file is given by its path: ./{name}.toml)")
 }
 
-/// Adds the environments and workers of a `regatta.toml`, where there is one; the
-/// suite's own go first.
+/// Adds the environments and workers of a `regatta.toml`, if there is one; the suite's own take
+/// precedence.
 ///
 /// # Errors
-/// When the file cannot be read or holds something that cannot stand.
+/// When the file cannot be read or is invalid.
 pub fn configure(suite: &mut Suite, path: &Path) -> Result<(), DocumentError> {
     let label = path.display().to_string();
     let text = match input::text(path, input::WRITTEN_BY_HAND) {

@@ -1,4 +1,4 @@
-//! TOML read by serde, with positions: every complaint names file, line, key and value.
+//! Reads TOML by serde with positions, so that every error names file, line, key and value.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,16 +8,16 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Longest value that a message quotes, in characters.
+/// The longest value that a message quotes, in characters.
 const MAX_QUOTE: usize = 120;
 
-/// Longest message, in characters: others quote values too.
+/// The longest message, in characters: messages of libraries quote values as well.
 const MAX_MESSAGE: usize = 2000;
 
-/// Longest list: more values than these are a slip of the pen.
+/// The longest list: more values are a mistake.
 const MAX_LIST: usize = 10_000;
 
-/// A TOML text and what to call it in messages.
+/// A TOML text, with its name in messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TomlText {
     /// A path, or `built-in suite quick`.
@@ -26,8 +26,7 @@ pub struct TomlText {
     pub text: String,
 }
 
-/// Something in a suite or configuration file that cannot stand: file, line, key and value, what
-/// is wrong, and what to write instead.
+/// An error in a suite or configuration file: file, line, key and value, the fault, and the fix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct DocumentError(String);
@@ -51,14 +50,14 @@ struct ValueSpan {
     /// The key, unless the value is an element of a list.
     key: Option<Range<usize>>,
     value: Range<usize>,
-    /// The text that is quoted of it.
+    /// The value as text, for messages.
     shown: String,
 }
 
-/// A text that was parsed, and where each value stands.
+/// A parsed text, with the place of each value.
 pub struct TomlDocument<'a> {
     source: &'a TomlText,
-    /// By path; a table before what is in it.
+    /// The places by path; a table precedes its values.
     places: BTreeMap<String, ValueSpan>,
     /// The end of each line, in bytes.
     line_ends: Vec<usize>,
@@ -106,7 +105,7 @@ impl<'a> TomlDocument<'a> {
         Ok((document, read))
     }
 
-    /// An error about what stands at a path: a value, which is quoted, or a table.
+    /// An error about the value at a path, which is quoted, or about a table.
     pub fn error(&self, path: &str, message: impl AsRef<str>) -> DocumentError {
         let place = self.places.get(path);
         let shown = place.map_or("", |place| place.shown.as_str());
@@ -144,12 +143,12 @@ impl<'a> TomlDocument<'a> {
         }
     }
 
-    /// True where something stands at a path.
+    /// True if the document has a value or table at a path.
     pub fn has(&self, path: &str) -> bool {
         self.places.contains_key(path)
     }
 
-    /// Keys of the table at a path, in the order in which they stand.
+    /// The keys of the table at a path, in the order of the text.
     pub fn in_order<'k>(&self, path: &str, keys: impl Iterator<Item = &'k String>) -> Vec<String> {
         let place = |name: &String| self.places.get(&key(path, name)).map(|at| at.value.start);
         let mut keys: Vec<String> = keys.cloned().collect();
@@ -157,13 +156,13 @@ impl<'a> TomlDocument<'a> {
         keys
     }
 
-    /// The folder of the file, from which paths in it are.
+    /// The folder of the file, to which paths in it are relative.
     pub fn folder(&self) -> &'a Path {
         let file = Path::new(&self.source.label);
         file.parent().unwrap_or(Path::new(""))
     }
 
-    /// The path of the value at these bytes, and whether they are its key's.
+    /// The path of the value at a range of bytes, and true if the range is its key's.
     fn find(&self, span: &Range<usize>) -> (&str, bool) {
         let is_key = |(_, place): &(&String, &ValueSpan)| place.key.as_ref() == Some(span);
         if let Some((path, _)) = self.places.iter().find(is_key) {
@@ -186,10 +185,10 @@ fn visit_table(
     })
 }
 
-/// Notes where a value and all that is in it stand.
+/// Records the places of a value and of all values in it.
 ///
 /// # Errors
-/// The path of what cannot stand anywhere, and why.
+/// The path of a value that is never valid, and the reason.
 fn visit(
     path: String,
     key: Option<Range<usize>>,
@@ -230,7 +229,7 @@ fn visit(
     }
 }
 
-/// Serde's message, in the words of who writes TOML; `is_key` where it is about a key.
+/// Rewords a message of serde for people who write TOML; `is_key` is true if it is about a key.
 fn in_plain_words(message: &str, is_key: bool) -> String {
     let quoted = |text: &str| -> Vec<String> {
         let words = text.split('`').skip(1).step_by(2);
@@ -299,8 +298,7 @@ fn alternatives(names: &[&str]) -> String {
     }
 }
 
-/// At most so many characters of a text, in one line: what a terminal would obey is spelled
-/// out.
+/// At most `most` characters of a text, on one line, with control characters escaped.
 fn plain(text: &str, most: usize) -> String {
     let mut shown = String::new();
     for c in text.chars().take(most) {
@@ -320,7 +318,7 @@ pub fn or_near<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
     nearest(name, known).map_or_else(String::new, |near| format!("; did you mean `{near}`?"))
 }
 
-/// The known name nearest to a mistyped one, if any is near enough to be meant.
+/// The known name that is most similar to `name`, if one is similar enough.
 pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     known
         .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
@@ -329,11 +327,11 @@ pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&
         .map(|(_, candidate)| candidate)
 }
 
-/// Names that are listed beside the nearest one, at the most.
+/// The largest number of names in a hint.
 const LISTED: usize = 8;
 
-/// The hint for a name that is not in `known`: the nearest one, and all known ones where these
-/// are few or none is near.
+/// The hint for a name that is not in `known`: the nearest name, and all names if they are few or
+/// none is near.
 pub fn name_hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
     let near = nearest(name, known.iter().copied());

@@ -1,5 +1,5 @@
-//! The interpreter of a worker: one that is there, or one that `regatta env make` makes
-//! from pinned requirements.
+//! The interpreter of a worker: an existing one, or one that `regatta env make` creates from pinned
+//! requirements.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,23 +29,24 @@ pub struct Environment {
     pub env: BTreeMap<String, String>,
     /// Folders put in front of Python's import path.
     pub paths: Vec<String>,
-    /// True when the interpreter's own packages are seen too.
+    /// True when the interpreter's own packages can be imported as well.
     pub system_packages: bool,
-    /// True when the requirements are all that is installed, whatever they say that they depend
-    /// on. No suite says so: it is how packages are tried apart.
+    /// True when only the requirements are installed, without their dependencies. No suite sets it;
+    /// it serves to vary packages one by one.
     #[serde(skip)]
     pub alone: bool,
     /// The suite that has the requirements, as the command line named it; `None`: regatta.toml.
     #[serde(skip)]
     pub suite: Option<String>,
-    /// The folder of a revision from which its paths are; empty: the one that regatta is started in.
+    /// The folder of a revision to which its paths are relative; empty for the folder in which
+    /// regatta is started.
     #[serde(skip)]
     pub checkout: PathBuf,
 }
 
 impl Environment {
-    /// Takes from `other` what this one does not say: the Python as a whole, each variable
-    /// by itself.
+    /// Fills in values that this environment does not set from `other`: the Python as a whole, and
+    /// each variable.
     pub fn complete(&mut self, other: &Environment) {
         self.complete_python(other);
         self.complete_variables(other);
@@ -67,7 +68,7 @@ impl Environment {
         folders.map(|folder| folder.trim_start_matches(['=', ' ']))
     }
 
-    /// The interpreter of another, with what is installed there, where this one names none.
+    /// Takes the interpreter of `other` with its packages, if this environment names none.
     pub fn complete_python(&mut self, other: &Environment) {
         if self.python.is_none() && self.requirements.is_empty() {
             self.python.clone_from(&other.python);
@@ -78,7 +79,7 @@ impl Environment {
         }
     }
 
-    /// Reads the file of its requirements, where they are in one, of this checkout.
+    /// Reads the file of its requirements, if they are in one, from this checkout.
     ///
     /// # Errors
     /// As [`pinned_file`].
@@ -92,7 +93,7 @@ impl Environment {
         Ok(())
     }
 
-    /// Variables of another that this one does not set.
+    /// Takes variables from `other` that this environment does not set.
     pub fn complete_variables(&mut self, other: &Environment) {
         for (name, value) in &other.env {
             let own = self.env.entry(name.clone());
@@ -114,7 +115,7 @@ fn variables<'de, D: Deserializer<'de>>(
     }
 }
 
-/// The beginning of the one line of requirements that are in a file, until it is read. No list has
+/// The prefix of the single requirement that stands for a file until it is read. A list never has
 /// such a line.
 const IN_FILE: &str = "-r ";
 
@@ -129,10 +130,10 @@ fn requirements<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String
     }
 }
 
-/// The lines of a file of requirements, each of which would make the same environment for ever.
+/// The lines of a file of requirements, each of which must always create the same environment.
 ///
 /// # Errors
-/// When it cannot be read, or a line would not, as a sentence.
+/// When it cannot be read, or a line is not pinned, as a sentence.
 pub fn pinned_file(path: &Path) -> Result<Vec<String>, String> {
     let text = input::text(path, input::WRITTEN_BY_HAND);
     let shown = path.display();
@@ -156,13 +157,13 @@ pub fn pinned_file(path: &Path) -> Result<Vec<String>, String> {
 /// Options of pip that install what another file or folder says.
 const NESTED: &str = "-r -c -e --requirement --constraint --editable";
 
-/// Why a line would not make the same environment for ever; `None` where it would.
+/// The reason why a line would not always create the same environment; `None` if it would.
 ///
-/// `name==version`, `name @ URL`, the path of a wheel, and pip's long options may stand.
+/// Allowed are `name==version`, `name @ URL`, the path of a wheel, and pip's long options.
 fn objection(line: &str) -> Option<String> {
     let option = line.split([' ', '=']).next().unwrap_or_default();
     let is_long = option.starts_with("--");
-    // A short option's value may stand right behind it: `-rbase.txt`.
+    // A short option's value may follow without a space: `-rbase.txt`.
     let is_nested = |name: &str| option == name || !is_long && option.starts_with(name);
     if NESTED.split(' ').any(is_nested) {
         return Some(format!(
@@ -174,7 +175,7 @@ fn objection(line: &str) -> Option<String> {
     if is_long || ["-i", "-f"].contains(&option) {
         return None;
     }
-    // Behind `;` stands on which machines it is installed, which pins nothing.
+    // The text after `;` chooses machines, and pins nothing.
     let wanted = line.split(';').next().unwrap_or_default().trim();
     let file = wanted.ends_with(".whl") || wanted.ends_with(".tar.gz");
     let pinned = wanted.contains("==") && !wanted.contains('*');

@@ -1,6 +1,6 @@
-//! `[[expect]]`: what must hold inside one run. With `against` it is a relation between cases,
-//! and else a limit on a figure of each case, or of a build. One expectation is built in: a variant
-//! that chooses how to split or to tile does so as well as the best value that it is measured with.
+//! `[[expect]]`: the demands on a single run. With `against` it is a relation between cases,
+//! otherwise a limit on a figure of each case or of a build. One expectation is built in: a variant
+//! that chooses its own splits or tiles must be as fast as with the best of the measured values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,13 +11,14 @@ use super::{Count, Expectation, Metric, Origin, Quantity, Selector, Suite};
 use regatta_worker::case::{Case, FACETS, ParamValue, Params, VariantId};
 use regatta_worker::operator::{Problem, SEQ, SEQ_AXES};
 
-/// Each is compared with every case: more than these take longer to read than to measure.
+/// The largest number of expectations. Each is matched with every case, so more would take longer
+/// to read than to measure.
 const MAX_EXPECTATIONS: usize = 500;
 
-/// Reads what a suite demands, once its cases are known.
+/// Reads the demands of a suite, once its cases are known.
 ///
 /// # Errors
-/// The first thing that cannot stand, or that would hold whatever is measured.
+/// The first invalid demand, or one that would hold for any measurement.
 pub(super) fn read(
     document: &TomlDocument<'_>,
     tables: &[ExpectTable],
@@ -238,8 +239,8 @@ impl TableReader<'_> {
         Ok(new.map(count).collect())
     }
 
-    /// Reads a selector, and refuses one that names what no case has, or selects no case: a
-    /// demand on these would hold for ever.
+    /// Reads a selector, and refuses one with a facet or value that no case has: such a demand
+    /// would always hold.
     fn selector(&self, name: &str, written: &Facets) -> Result<Selector, DocumentError> {
         let at = key(&self.at, name);
         let mut selector = Selector::default();
@@ -275,20 +276,19 @@ impl TableReader<'_> {
     }
 }
 
-/// Parameters that choose how something is computed, and not what.
+/// Parameters that choose how a result is computed, and do not change the result.
 const CHOICES: [&str; 3] = ["num_splits", "num_splits_key", "tile_keys"];
 
-/// The most that the automatic choice may take of the time of the best value.
+/// The largest allowed ratio of the automatic choice's time to that of the best value.
 const AUTOMATIC_WITHIN: f64 = 1.10;
 
-/// Demands of each variant that is measured with a choice left to it, and with explicit values
-/// in its place, that it chooses as well as the best of these; where the suite demands nothing
-/// of that itself.
+/// Adds the demand that an automatic choice is as fast as the best explicit value, for each variant
+/// that is measured with both, unless the suite itself compares them.
 fn expect_the_best(suite: &mut Suite) {
     let name = |variant: &VariantId, parameter: &str| {
         format!("{parameter} = auto of {variant} within {AUTOMATIC_WITHIN:.2} of the best")
     };
-    // Those of the suite that is extended are made again: there may be more values.
+    // Such demands of an extended suite are replaced, since there may be more values now.
     suite.rules.expectations.retain(|expectation| {
         let mut parameters = CHOICES.iter();
         let variants = expectation.case.0.get("variant");
@@ -297,7 +297,8 @@ fn expect_the_best(suite: &mut Suite) {
     });
     let mut made = Vec::new();
     for parameter in CHOICES {
-        // By all that is alike: whether the choice is left to the variant, and the values.
+        // For cases that are equal except for the parameter: whether one leaves the choice to the
+        // variant, and the explicit values.
         let mut groups: BTreeMap<(&VariantId, &Problem, Params), (bool, BTreeSet<ParamValue>)> =
             BTreeMap::new();
         for case in &suite.cases {
@@ -344,7 +345,7 @@ fn expect_the_best(suite: &mut Suite) {
     suite.rules.expectations.extend(made);
 }
 
-/// True where a suite itself compares the cases that an expectation is of by the parameter.
+/// True if the suite itself compares the cases of the expectation `made` by the parameter.
 fn is_demanded(suite: &Suite, parameter: &str, made: &Expectation) -> bool {
     let both = |own: &Selector, made: &Selector| {
         let is_of_both = |case: &Case| own.matches(case) && made.matches(case);

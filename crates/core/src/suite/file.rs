@@ -1,5 +1,5 @@
-//! The contents of a suite and of `regatta.toml`: these types are read by serde, and the
-//! schema of a suite is made from them.
+//! The types of a suite's file and of `regatta.toml`. Serde reads them, and the schema of a suite
+//! is generated from them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,19 +15,19 @@ use super::workers::Build;
 use super::{Ignored, Metric};
 use regatta_worker::protocol::Cache;
 
-/// A suite: what to measure, how, and what is demanded of the results.
+/// A suite: the cases, how to measure them, and the demands on the results.
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SuiteFile {
-    /// The purpose, in a line.
+    /// The purpose, in one line.
     pub description: Option<String>,
     /// A suite whose cases and rules this one starts from: a file beside it, or a built-in one.
     pub extends: Option<String>,
     /// Computations of your own, by name: a table, or the path of a file that has its keys.
     #[serde(default)]
     pub operators: BTreeMap<String, ValueOr<String, OperatorTable>>,
-    /// Axes under a name, which `shapes` of a sweep may give in their place.
+    /// Named sets of axes, which `shapes` of a sweep may refer to.
     #[serde(default)]
     pub shapes: BTreeMap<String, Axes>,
     /// The taking of samples.
@@ -42,14 +42,14 @@ pub struct SuiteFile {
     /// The demands on a single run, without any baseline.
     #[serde(default)]
     pub expect: Vec<ExpectTable>,
-    /// Values of variants, by variant and parameter, in place of those that cases ask
-    /// for; the cases keep their ids. A table has the values by those that they replace.
+    /// Values that variants get, by variant and parameter, in place of those that cases ask for;
+    /// the cases keep their ids. A table has the values by those that they replace.
     #[serde(default)]
     pub set: Replacements,
     /// The build of the code under test; `regatta build` measures it.
     pub build: Option<Build>,
-    /// The interpreters of workers, by name: one of a worker's name is that worker's, `default` is that of
-    /// all others.
+    /// The interpreters of workers, by name: an environment with a worker's name is that worker's,
+    /// `default` is that of all others.
     #[serde(default)]
     pub environments: BTreeMap<String, Environment>,
     /// Workers of your own, by name: a Python function (`bench.py:softmax`), a CUDA file
@@ -63,26 +63,27 @@ pub struct SuiteFile {
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ConfigFile {
-    /// The interpreters of workers, by name; a suite's own values go first.
+    /// The interpreters of workers, by name; a suite's own values take precedence.
     #[serde(default)]
     pub environments: BTreeMap<String, Environment>,
-    /// Workers of your own, by name; a suite's own go first.
+    /// Workers of your own, by name; a suite's own take precedence.
     #[serde(default)]
     pub workers: BTreeMap<String, OneOrMore<String>>,
 }
 
-/// The taking of samples; a missing key is as in the suite that is extended, or as by default.
+/// The taking of samples; a missing key has the value of the extended suite, or its default.
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct MeasureTable {
-    /// Starts of each worker process to begin with, by default 5; what is open is measured in up
-    /// to 35.
+    /// The planned number of starts of each worker process, by default 5; open cases are measured
+    /// in up to 35.
     pub invocations: Option<Within<1, 1000>>,
-    /// Most timed calls of a case in an invocation, by default 20; 5 are taken whatever they cost.
+    /// The largest number of timed calls of a case in an invocation, by default 20; 5 are taken
+    /// whatever they cost.
     pub samples: Option<Within<1, 100_000>>,
-    /// Milliseconds after which no further sample of a case begins, by default 200; 10 are taken
-    /// where ten of the fastest take less.
+    /// Milliseconds after which no further sample of a case begins, by default 200; 10 are taken if
+    /// ten of the fastest fit into that time.
     pub budget_ms: Option<Within<1, 3_600_000>>,
     /// Seconds that a worker may take over one request, by default 120; loading its library is
     /// part of the first.
@@ -90,27 +91,26 @@ pub struct MeasureTable {
     /// The last-level cache before each sample: by default hot for workers on a processor, cold for
     /// those on a GPU.
     pub cache: Option<Cache>,
-    /// Count what each kernel executes, by hardware counters; needs root or a driver that
+    /// Count the instructions of each kernel by hardware counters; needs root or a driver that
     /// permits it.
     pub instructions: Option<bool>,
 }
 
-/// The policy of the judge; a missing key is as in the suite that is extended, or as by
-/// default.
+/// The policy of the judge; a missing key has the value of the extended suite, or its default.
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PolicyTable {
-    /// Smallest relative change that counts: of the device time, by default 0.05, or of several
+    /// The smallest relative change that counts: of the device time, by default 0.05, or of several
     /// metrics by name.
     pub threshold: Option<ValueOr<f64, BTreeMap<Metric, f64>>>,
-    /// The change that another day may bring where a stored run is compared; by default 0.01 on a GPU and
-    /// 0.03 on a CPU.
+    /// The change that another day may bring when a stored run is compared; by default 0.01 on a
+    /// GPU and 0.03 on a CPU.
     pub day: Option<f64>,
     /// Patterns of cases that may be unsupported or fail; `*` is any text.
     pub optional: Option<Vec<String>>,
-    /// The differences that are not judged: metrics (`host`), kinds of structure (`launches`), or such changes of
-    /// kernels, counts or parameters of a name (`copies:*elementwise*`).
+    /// The differences that are not judged: metrics (`host`), kinds of structure (`launches`), or
+    /// such changes of the kernels, counts or parameters with a name (`copies:*elementwise*`).
     pub ignore: Option<OneOrMore<Ignored>>,
 }
 
@@ -118,40 +118,41 @@ pub struct PolicyTable {
 #[derive(Debug, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct SweepTable {
-    /// The operator to compute: one of `[operators]` or of those that are built in; by default that
-    /// of regatta's own kernels.
+    /// The operator to compute: one of `[operators]` or a built-in one; by default that of
+    /// regatta's own kernels.
     pub operator: Option<String>,
     /// `worker/name` or `worker/name@environment`.
     #[cfg_attr(feature = "schemas", schemars(required))]
     pub variants: Option<OneOrMore<String>>,
-    /// Axes that belong together, or names of `shapes`; what a shape says of an axis goes before
-    /// what stands beside it.
+    /// Axes that belong together, or names of `shapes`; a shape's value of an axis overrides that
+    /// of the sweep.
     pub shapes: Option<OneOrMore<ValueOr<String, Axes>>>,
     /// Values of the variant's parameters by name; `auto` leaves the choice to it.
     #[serde(default)]
     pub params: BTreeMap<String, OneOrMore<Scalar>>,
-    /// All else: axes.
+    /// All other keys: axes.
     #[serde(flatten)]
     pub axes: Axes,
 }
 
-/// A relation between cases of one run, or a limit on a figure of theirs.
+/// A relation between cases of one run, or a limit on one of their figures.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ExpectTable {
-    /// A sentence; by default what is demanded.
+    /// A sentence; by default the demand in words.
     pub name: Option<String>,
-    /// The cases held to it, by axes, parameters, `variant`, `worker` or `environment`.
+    /// The cases that must meet it, by axes, parameters, `variant`, `worker` or `environment`.
     pub case: Option<Facets>,
-    /// The cases that they are compared with: the best of these that are alike in all that neither names.
+    /// The cases that they are compared with: the best of those that are equal in everything that
+    /// neither selector names.
     pub against: Option<Facets>,
-    /// With `against`: the largest ratio to it.
+    /// With `against`: the largest allowed ratio.
     pub within: Option<f64>,
     /// With `against` a metric, by default `device`; else a figure of a call (`launches`,
     /// `copies`, `blocks`, `sm_fill`, a count, `calls:module:function`) or `build_seconds`.
     pub metric: Option<String>,
-    /// Pattern of the kernels that `launches`, `blocks` or `sm_fill` is of.
+    /// Pattern of the kernels to which `launches`, `blocks` or `sm_fill` applies.
     pub kernel: Option<String>,
     /// Largest allowed value.
     pub at_most: Option<f64>,
@@ -159,14 +160,14 @@ pub struct ExpectTable {
     pub at_least: Option<f64>,
 }
 
-/// Values by variant and parameter: one in place of whatever is asked for, or several by what
-/// they replace.
+/// Values by variant and parameter: one that replaces any value, or several by the values that they
+/// replace.
 pub type Replacements = BTreeMap<String, BTreeMap<String, ValueOr<Scalar, ByReplaced>>>;
 
-/// Values by those that they replace.
+/// Values by the values that they replace.
 pub type ByReplaced = BTreeMap<String, Scalar>;
 
-/// Values by what they are values of.
+/// Values by facet.
 pub type Facets = BTreeMap<String, OneOrMore<Scalar>>;
 
 /// Lists of values by axis.
@@ -174,8 +175,8 @@ pub type Facets = BTreeMap<String, OneOrMore<Scalar>>;
 #[serde(transparent)]
 pub struct Axes(pub Facets);
 
-/// A whole number, a word, or true or false, which are words. One of another type is refused where
-/// it is known what is wanted in its place.
+/// A whole number, a word, or true or false, which are words. Other types are refused where the
+/// expected type is known.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(transparent)]
 pub struct Scalar(pub toml::Value);
@@ -184,7 +185,7 @@ impl Scalar {
     /// The text of the scalar.
     ///
     /// # Errors
-    /// That it is something else.
+    /// When it has another type.
     pub fn text(&self) -> Result<String, String> {
         match &self.0 {
             toml::Value::Integer(number) => Ok(number.to_string()),
@@ -198,7 +199,7 @@ impl Scalar {
     }
 }
 
-/// A value, or a list of such.
+/// A value, or a list of values.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema), schemars(untagged))]
 pub enum OneOrMore<T> {
@@ -209,7 +210,7 @@ pub enum OneOrMore<T> {
 }
 
 impl<T> OneOrMore<T> {
-    /// The values, with their places in the list where it is one.
+    /// The values, with their indices if it is a list.
     pub fn iter(&self) -> impl Iterator<Item = (Option<usize>, &T)> {
         let (values, is_list) = match self {
             OneOrMore::One(value) => (std::slice::from_ref(value), false),
@@ -251,7 +252,7 @@ macro_rules! values {
     };
 }
 
-/// An element of a list: what is wrong with its value is then said to stand there.
+/// An element of a list, so that an error about its value has its place.
 #[derive(Deserialize)]
 struct ListElement<T>(T);
 
@@ -301,7 +302,7 @@ impl<'de, V: Deserialize<'de>, T: Deserialize<'de>> Deserialize<'de> for ValueOr
     }
 }
 
-/// A whole number within a range, which a schema says as well.
+/// A whole number within a range, which is also in the schema.
 #[derive(Clone, Copy, Debug)]
 pub struct Within<const MIN: u32, const MAX: u32>(pub u32);
 

@@ -1,4 +1,4 @@
-//! Suites: the TOML as written, and the cases it makes.
+//! Suites: their TOML files, and the cases that follow from them.
 
 mod builtin;
 pub mod document;
@@ -30,12 +30,12 @@ use regatta_worker::operator::Operators;
 use regatta_worker::units::{is_one, one};
 use workers::{Build, OwnWorker};
 
-/// A suite: cases, how to measure them, and what is demanded of the results.
+/// A suite: the cases, how to measure them, and the demands on the results.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Suite {
     /// The name: the file's, without the ending.
     pub name: String,
-    /// The purpose, in a line.
+    /// The purpose, in one line.
     pub description: String,
     /// The suite it was built on.
     pub extends: Option<String>,
@@ -59,9 +59,9 @@ pub struct Suite {
     pub environments: BTreeMap<String, Environment>,
     /// Workers of the suite's own, by name.
     pub workers: BTreeMap<String, OwnWorker>,
-    /// Those of its workers that are scripts, whose calls are cases of this suite.
+    /// The workers that are scripts, whose calls are cases of this suite.
     pub scripts: BTreeSet<String>,
-    /// The calls that scripts were found to make, once they have run.
+    /// The calls of scripts, which are known once the scripts have run.
     pub listed: BTreeMap<CaseId, Listed>,
     /// The origin of each variant: file, line and key.
     pub origins: BTreeMap<VariantId, String>,
@@ -88,34 +88,35 @@ pub struct Settings {
     pub invocations: u32,
     /// Untimed calls before the samples.
     pub warmup: u32,
-    /// Most samples of a case in an invocation.
+    /// The largest number of samples of a case in an invocation.
     pub samples: u32,
-    /// Samples taken whatever they cost.
+    /// The number of samples that are taken whatever they cost.
     pub min_samples: u32,
     /// Milliseconds after which no further sample begins.
     pub budget_ms: u64,
-    /// State of the last-level cache before a sample, where the suite says; else as
-    /// [`Settings::cache_on`] has it.
+    /// State of the last-level cache before a sample, if the suite sets it; else
+    /// [`Settings::cache_on`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<Cache>,
     /// Time replays of a CUDA graph of the call in place of the call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub graph: bool,
-    /// Measure first what each device reaches at the most.
+    /// Measure the peak performance of each device first.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub peak: bool,
     /// Read hardware counters of each kernel, apart from all timing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub instructions: bool,
-    /// Sets of inputs that samples are taken on in turn, each from a seed of its own; 1: the
-    /// inputs stay as they are, and a result that is kept passes for one that is computed.
+    /// The number of sets of inputs, each from its own seed, that samples use in turn. With 1 the
+    /// inputs stay the same, and a result that is kept from an earlier call passes for a computed
+    /// one.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub input_sets: u32,
     /// Seed of inputs and of the order of cases.
     pub seed: u64,
     /// Seconds a worker may take over one request.
     pub timeout_s: u32,
-    /// Nothing is timed: what a call does to the machine is counted, once a case.
+    /// Nothing is timed; the structure of a call is counted, once for each case.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub structure_only: bool,
 }
@@ -141,8 +142,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// State of the last-level cache before a sample of a worker on this kind of device. On a
-    /// processor hot by default: a program's own data are in its caches, and a sweep of them takes
+    /// The state of the last-level cache before a sample, for a worker on this kind of device. The
+    /// default on a CPU is hot: a program's own data are in its caches, and clearing them takes
     /// longer than most calls.
     pub fn cache_on(&self, kind: Option<DeviceKind>) -> Cache {
         let usual = if kind == Some(DeviceKind::Cpu) {
@@ -154,8 +155,8 @@ impl Settings {
     }
 }
 
-/// Hands a variant another value than its cases ask for, while the cases keep
-/// their ids: how a caller's bug is put in front of a kernel.
+/// Gives a variant another value than its cases ask for, while the cases keep their ids. So a
+/// caller's bug can be reproduced in front of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Override {
@@ -163,7 +164,7 @@ pub struct Override {
     pub variant: VariantId,
     /// The parameter.
     pub parameter: String,
-    /// The value it replaces; `None`: whatever is asked for.
+    /// The value that it replaces; `None` for any value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<ParamValue>,
     /// The value that replaces it.
@@ -174,7 +175,7 @@ pub struct Override {
 }
 
 impl Override {
-    /// True where it replaces what a case asks for.
+    /// True if it replaces the value that a case asks for.
     fn replaces(&self, case: &Case) -> bool {
         let asked = case.params.get(&self.parameter);
         case.variant == self.variant && self.from.as_ref().is_none_or(|from| *from == asked)
@@ -182,7 +183,7 @@ impl Override {
 }
 
 impl Suite {
-    /// The parameters that a case's variant is really given.
+    /// The parameters that a case's variant actually gets.
     pub fn params_for(&self, case: &Case) -> Params {
         let mut params = case.params.clone();
         let changes = self.overrides.iter();

@@ -17,7 +17,7 @@ use regatta_worker::operator::{
     Tolerance, axis_name,
 };
 
-/// A computation: axes, what a call is given and what it gives.
+/// A computation: its axes, its inputs and its outputs.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -30,7 +30,7 @@ pub struct OperatorTable {
     pub dtypes: Option<OneOrMore<Dtype>>,
     /// The inputs of a call, by the names of its arguments: a shape, or a table.
     pub inputs: BTreeMap<String, ValueOr<Shape, InputTable>>,
-    /// Numbers that a call is given, by the names of its arguments: numbers or formulas.
+    /// Numbers that a call gets, by the names of its arguments: numbers or formulas.
     #[serde(default)]
     pub scalars: BTreeMap<String, Expression>,
     /// The outputs of a call, in this order: a shape, or a table.
@@ -102,17 +102,18 @@ pub struct OutputTable {
     /// The largest relative L2 error, or one for each type; by default 5e-6 in f32, 2e-3 in f16,
     /// 1e-2 in bf16, and else none: whole numbers and bool are compared exactly.
     pub tolerance: Option<Tolerance>,
-    /// The input in which a call leaves it, in place of returning it; its role is `state`.
+    /// The input that a call overwrites with it, instead of returning it; that input's role is
+    /// `state`.
     pub in_place: Option<String>,
 }
 
-/// The operators that need no declaration.
+/// The declarations of the built-in operators.
 const BUILT_IN: &str = include_str!("operators.toml");
 
 /// The prefix of a built-in operator's reference, before its name.
 pub const BUILT_IN_REFERENCE: &str = "regatta:";
 
-/// The operators that need no declaration, by name.
+/// The built-in operators, by name.
 pub fn built_in() -> &'static Operators {
     static OPERATORS: LazyLock<Operators> = LazyLock::new(|| {
         let source = TomlText {
@@ -132,13 +133,13 @@ pub fn built_in() -> &'static Operators {
     &OPERATORS
 }
 
-/// Most axes, inputs or outputs of an operator.
+/// The largest number of axes, inputs or outputs of an operator.
 const MAX_NAMES: usize = 32;
 
-/// Reads `[operators]` into those of a suite.
+/// Reads `[operators]`, and adds them to those of a suite.
 ///
 /// # Errors
-/// The first thing in it that cannot stand.
+/// The first invalid value.
 pub(super) fn read(
     document: &TomlDocument<'_>,
     written: BTreeMap<String, ValueOr<String, OperatorTable>>,
@@ -250,7 +251,7 @@ fn declared(
     }
 }
 
-/// A key of an operator's table, and why its value cannot stand.
+/// A key of an operator's table, and the reason why its value is invalid.
 type Refusal = (String, String);
 
 fn declared_axes(
@@ -384,7 +385,8 @@ fn check_formulas(
 ) -> Result<(), DocumentError> {
     let figures = operator.figures(&operator.example());
     for (name, formula, kind) in operator.formulas() {
-        // A shape may be a text with commas, which has no places, and a requirement stands alone.
+        // A shape may be a text with commas, whose parts have no place of their own, and a
+        // requirement may be a single value.
         let whole = key(at, &name);
         let above = whole.split(['[']).next().unwrap_or(&whole);
         let table = above.strip_suffix(".shape").unwrap_or(above);
@@ -450,7 +452,7 @@ fn sound(tolerance: &Tolerance) -> bool {
     }
 }
 
-/// An element that is like one before it.
+/// The first element that equals an earlier one.
 fn twice<T: PartialEq>(list: &[T]) -> Option<&T> {
     let mut places = list.iter().enumerate();
     let again = places.find(|(place, one)| list[..*place].contains(one));

@@ -1,5 +1,5 @@
-//! From a suite's file to its cases and rules, and to the part of the cases that one machine of
-//! several measures: every machine deals the cases by itself and comes to the same parts.
+//! Turns a suite's file into its cases and rules, and divides the cases among shards. Every machine
+//! computes the same division by itself.
 
 use std::fmt;
 use std::path::Path;
@@ -20,10 +20,10 @@ use regatta_worker::case::{
 use regatta_worker::operator::Operators;
 use regatta_worker::units::Share;
 
-/// Reads one suite. `base` finds the suite it extends.
+/// Reads one suite. `base` loads the suite that it extends.
 ///
 /// # Errors
-/// The first thing in it that cannot stand.
+/// The first invalid value.
 pub fn read(
     name: &str,
     source: &TomlText,
@@ -65,7 +65,7 @@ pub fn read(
     suite.scripts.extend(scripts);
     suite.cases.sort();
     suite.cases.dedup();
-    // Runs, baselines and expectations know a case by its id alone.
+    // Runs, baselines and expectations identify a case only by its id.
     let is_lost = |case: &&Case| case.id().case().ok().as_deref() != Some(*case);
     if let Some(case) = suite.cases.iter().find(is_lost) {
         let error = format!("makes a case whose id cannot be read back: {case}");
@@ -81,7 +81,7 @@ pub fn read(
     let optional = file.policy.optional.iter().flatten().enumerate();
     let ids: Vec<CaseId> = suite.cases.iter().map(Case::id).collect();
     for (place, pattern) in optional {
-        // A case that the suite does not have any more is allowed by its whole id.
+        // The full id of a case that the suite no longer has is allowed.
         let named = CaseId(pattern.as_str().into());
         let is_case = named.case().is_ok_and(|case| case.id() == named);
         // The calls of a script are not known yet.
@@ -111,7 +111,7 @@ pub fn read(
 /// Reads a `regatta.toml`.
 ///
 /// # Errors
-/// The first thing in it that cannot stand.
+/// The first invalid value.
 pub fn read_config(source: &TomlText, checkout: &Path) -> Result<Suite, DocumentError> {
     let (document, file) = TomlDocument::read(source)?;
     let mut config = Suite::default();
@@ -216,7 +216,7 @@ fn policy(
     Ok(())
 }
 
-/// The values of `[set]`, in place of those that cases ask for.
+/// Reads `[set]`: values that replace those that cases ask for.
 fn overrides(
     document: &TomlDocument<'_>,
     set: &Replacements,
@@ -254,14 +254,14 @@ fn overrides(
     Ok(())
 }
 
-/// The most shards of a suite.
+/// The largest number of shards of a suite.
 const MAX_SHARDS: u32 = 10_000;
 
 /// One of several shards: `3/8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Place {
-    /// Which: from 1.
+    /// The number of this shard, from 1.
     pub index: u32,
     /// The number of shards.
     pub of: u32,
@@ -311,9 +311,9 @@ impl FromStr for Place {
     }
 }
 
-/// Deals cases to so many shards as cards are dealt: the dearest first, by the operations of
-/// their problems, or by their bytes where an operator does not say, one to each shard in turn. Each
-/// shard has its cases sorted.
+/// Divides cases among `of` shards in turn, the most expensive first. The cost is the number of
+/// operations of a problem, or its bytes if the operator has no such formula. Each shard's cases
+/// are sorted.
 pub fn deal(cases: &[Case], operators: &Operators, of: u32) -> Vec<Vec<Case>> {
     let cost = |case: &Case| {
         let problem = &case.problem;

@@ -1,7 +1,6 @@
 //! The demands of a suite on its results: expectations and policy.
 //!
-//! A run carries the rules it was measured under, so a stored run is judged as
-//! its suite meant it.
+//! A run contains the rules of its suite, so that a stored run is judged by them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,7 +14,7 @@ pub use crate::metric::{Metric, Values};
 use regatta_worker::case::{Case, FACETS};
 use regatta_worker::units::Share;
 
-/// Everything a suite demands.
+/// All demands of a suite.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -26,7 +25,7 @@ pub struct Rules {
     pub policy: Policy,
 }
 
-/// The origin of a demand: file, line and key. The same demand elsewhere is equal.
+/// The origin of a demand: file, line and key. It is ignored when demands are compared.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(transparent)]
@@ -59,24 +58,24 @@ impl fmt::Display for Origin {
 }
 
 /// A demand that must hold inside one run, without any baseline. With `against` it is a relation:
-/// each case that `case` selects takes at most `at_most` times the best of the cases that `against`
-/// selects and that are alike in everything neither of them names. Else it is a limit on a figure
-/// of each case, or of each build.
+/// each case that `case` selects takes at most `at_most` times as long as the best of the cases
+/// that `against` selects and that are equal in everything that neither selector names. Otherwise
+/// it is a limit on a figure of each case, or of each build.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Expectation {
     /// A sentence: `automatic splits as good as the best explicit ones`.
     pub name: String,
-    /// The cases held to it; a build is of none.
+    /// The cases that must meet it; a limit on builds has none.
     pub case: Selector,
     /// The cases that they are compared with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against: Option<Selector>,
     /// The quantity: with `against` a metric, else a figure.
     pub metric: Quantity,
-    /// Pattern of the kernels it speaks of, by their whole names or the short ones that reports
-    /// print; `None`: those that compute.
+    /// Pattern of the kernels to which it applies, by their full names or the short ones that
+    /// reports print; `None` for all kernels that compute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
     /// Smallest allowed value.
@@ -97,12 +96,12 @@ impl Expectation {
             && self.at_most.is_none_or(|most| value <= most)
     }
 
-    /// Everything about a case that neither selector names: two cases with the same are alike,
-    /// and compared with each other.
+    /// All facets of a case that neither selector names, with their values. Cases for which these
+    /// are equal are compared with each other.
     ///
-    /// Facets overlap, and naming one names what it implies: the variant is the worker's, so a
-    /// rule that names variants compares across workers, and a rule that names workers compares
-    /// variants of the same name.
+    /// Facets overlap, and naming one also names the facets that it implies: a variant implies its
+    /// worker, so a rule that names variants compares across workers, and a rule that names workers
+    /// compares variants of the same name.
     pub fn alike(&self, case: &Case) -> Vec<(String, String)> {
         let named: BTreeSet<&str> = self.facets().collect();
         let variant = named.contains("variant");
@@ -138,17 +137,17 @@ impl Expectation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Policy {
-    /// Smallest relative change of the device time that counts, for example 0.05. A real but
-    /// smaller one is not called a regression.
+    /// The smallest relative change of the device time that counts, for example 0.05. A real change
+    /// below it is not called a regression.
     pub threshold: Share,
-    /// The same of metrics that have another than the default.
+    /// The smallest relative change of other metrics, where it is not the default.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub thresholds: BTreeMap<Metric, Share>,
     /// The differences that are not judged.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub ignore: BTreeSet<Ignored>,
-    /// The change that another day may bring, where a stored run is compared; by default 1 % on a GPU and
-    /// 3 % on a CPU.
+    /// The change that another day may bring when a stored run is compared; by default 1 % on a GPU
+    /// and 3 % on a CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub day: Option<Share>,
     /// Patterns of case ids (`*` matches anything) that may fail or be
@@ -157,10 +156,10 @@ pub struct Policy {
     pub optional: Vec<String>,
 }
 
-/// Something that is not judged: a metric (`host`), which is not compared, or a kind of change of
-/// structure (`launches`), which is recorded, and shown on the page alone. Behind a kind may stand
-/// a pattern of what changes, by its whole name or the short one that reports print:
-/// `copies:*elementwise*`.
+/// A difference that is not judged: a metric (`host`), which is not compared, or a kind of
+/// structural change (`launches`), which is recorded and shown only on the page. A kind may be
+/// followed by a pattern of the changed kernel, count or parameter, which matches its full name or
+/// the short one that reports print: `copies:*elementwise*`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Ignored(String);
@@ -187,7 +186,7 @@ impl fmt::Display for Ignored {
 }
 
 impl Ignored {
-    /// True where it is a change of this kind, of the thing of this name.
+    /// True if it covers changes of this kind of the kernel, count or parameter `name`.
     fn covers(&self, kind: Kind, name: &str) -> bool {
         match self.0.split_once(':') {
             Some((word, pattern)) => word == kind.name() && matches_name(pattern, name),
@@ -213,8 +212,8 @@ impl schemars::JsonSchema for Ignored {
     }
 }
 
-/// The change that a day may bring on a GPU, and on a CPU: two sessions on one H100 agree within 0.6 % in
-/// each case.
+/// The default change that another day may bring on a GPU, and on a CPU: two sessions on one H100
+/// agree within 0.6 % in each case.
 const DAY: [Share; 2] = [Share(0.01), Share(0.03)];
 
 impl Policy {
@@ -229,8 +228,8 @@ impl Policy {
         self.ignore.iter().any(|ignored| ignored.0 == metric.name())
     }
 
-    /// The effect of a change of this kind, of the thing of this name, on the verdict. A change for
-    /// the better is recorded and no more.
+    /// The effect on the verdict of a change of this kind in the kernel, count or parameter `name`.
+    /// A change for the better is only recorded.
     pub fn action(&self, kind: Kind, name: &str) -> Action {
         if self.ignore.iter().any(|ignored| ignored.covers(kind, name)) {
             Action::Ignore
@@ -305,10 +304,11 @@ pub fn matches_name(pattern: &str, name: &str) -> bool {
     glob(pattern, name) || glob(pattern, &short(name))
 }
 
-/// `*` stands for any text, also across `/`, `:` and `,`; all else for itself.
+/// Matches a text with a pattern in which `*` stands for any text, also across `/`, `:` and `,`.
+/// Every other character stands for itself.
 ///
-/// Greedy with one point to return to: linear in practice, and no pattern is
-/// special beyond `*`, since case ids hold characters that globs treat otherwise.
+/// Greedy, with a single point for backtracking, so linear in practice. Only `*` is special,
+/// because case ids contain characters that other globs would interpret.
 pub fn glob(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut p, mut t) = (0, 0);

@@ -1,4 +1,4 @@
-//! A benchmark script as it is, in place of a suite: `script:benchmarks/softmax.py --quick`.
+//! An unmodified benchmark script in place of a suite: `script:benchmarks/softmax.py --quick`.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::checksum::Checksum;
 use crate::secrets;
 use crate::text::{plain_name, shell_command};
 
-/// Before the path of a script.
+/// The prefix of a script's path.
 const SCRIPT: &str = "script:";
 
 /// A script and its arguments.
@@ -71,7 +71,7 @@ impl Script {
         })
     }
 
-    /// The same with its file from this folder.
+    /// The script with its file relative to `folder`.
     pub(super) fn below(self, folder: &Path) -> Script {
         Script {
             file: folder.join(self.file),
@@ -79,7 +79,7 @@ impl Script {
         }
     }
 
-    /// The same without those of its arguments that may be secrets.
+    /// The script without arguments that may be secrets.
     pub fn without_secrets(mut self) -> Script {
         let program = self.file.to_string_lossy().into_owned();
         let words = [vec![program], self.arguments].concat();
@@ -87,7 +87,7 @@ impl Script {
         self
     }
 
-    /// As a command line names it, its arguments included.
+    /// The script as a command line names it, with its arguments.
     pub fn named(file: &str, arguments: &[String]) -> String {
         if arguments.is_empty() {
             return file.to_owned();
@@ -113,7 +113,7 @@ impl Script {
             }
         };
         let stem = self.file.file_stem().unwrap_or_default().to_string_lossy();
-        // No worker of regatta's own has a name that ends so.
+        // The name of a built-in worker never ends in `.py`.
         let worker = file_name(&stem).chars().take(60).collect::<String>() + ".py";
         // Reports and baselines of `a/bench.py` are not those of `b/bench.py`.
         let here = std::env::current_dir().unwrap_or_default();
@@ -127,7 +127,7 @@ impl Script {
             .map_or(0, |(place, _)| place);
         let mut name = file_name(&path[end..]);
         if name != path {
-            // The names of two scripts may be one in plain characters, and their reports may not.
+            // Two paths may have the same name in plain characters, but need different reports.
             name = format!("{name}-{}", Checksum::new([path]).name());
         }
         let mut suite = Suite {

@@ -1,5 +1,5 @@
-//! Structure of cases: its kinds of change, the quantities that expectations limit, and what is
-//! counted for these.
+//! The kinds of structural change, the quantities that expectations limit, and the counts that they
+//! need.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,28 +10,28 @@ use regatta_worker::words;
 
 words! {
     "kind of change",
-    /// A kind of structural change, gravest first, with its word, which suites and scripts name.
+    /// A kind of structural change, the most severe first, with its name in suites and scripts.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
     #[serde(rename_all = "kebab-case")]
     pub enum Kind {
         /// A launch leaves multiprocessors idle that were busy before.
         Fill = "fill",
-        /// Other independent pieces of work than before, where a worker counts them.
+        /// The number of independent pieces of work changed, where a worker counts them.
         Tasks = "tasks",
         /// Whole tensors are copied more often.
         Copies = "copies",
-        /// More local memory a thread.
+        /// A thread uses more local memory.
         Spills = "spills",
-        /// Something counted in steady state happens more often.
+        /// An event that is counted in steady state happens more often.
         Counts = "counts",
         /// The call waits for the device more often.
         Synchronisation = "synchronisation",
-        /// Memory is taken from the driver, or given back to it, more often.
+        /// Memory is allocated from the driver, or freed, more often.
         DriverMemory = "driver-memory",
-        /// A kernel executes more instructions, beyond what countings of one side differ by.
+        /// A kernel executes more instructions, by more than repeated counts of one side differ.
         Instructions = "instructions",
-        /// Another kernel does the work.
+        /// Another kernel runs in place of one.
         KernelReplaced = "kernel-replaced",
         /// Another grid.
         Grid = "grid",
@@ -49,7 +49,7 @@ words! {
         Threads = "threads",
         /// More memory is set aside.
         Memory = "memory",
-        /// The same request became another parameter.
+        /// The same request resulted in another effective parameter.
         Parameters = "parameters",
         /// Operators of the framework that a call runs another number of times.
         Operators = "operators",
@@ -70,7 +70,7 @@ impl Kind {
         }
     }
 
-    /// True for what follows from the configuration that a tuner chose for a kernel.
+    /// True for a kind that follows from the configuration that a tuner chose for a kernel.
     pub fn follows_tuning(self) -> bool {
         use Kind::{Block, Fill, Grid, Memory, Occupancy, Registers, SharedMemory, Spills};
         let launch = matches!(self, Fill | Grid | Block | Registers | SharedMemory);
@@ -100,8 +100,8 @@ pub fn is_steady(count: &str) -> bool {
     count.starts_with("calls.") || count.starts_with(MODULE_LOADS)
 }
 
-/// Functions whose calls are one kind of event, counted over steady calls of some cases: those
-/// that an expectation names as `calls:module:qualified.name`.
+/// Functions whose calls are counted as one event, over steady calls of some cases: those that an
+/// expectation names as `calls:module:qualified.name`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Count {
@@ -114,7 +114,7 @@ pub struct Count {
 }
 
 impl Count {
-    /// True when it is made on this case.
+    /// True if the count is made for this case.
     pub fn selects(&self, case: &Case) -> bool {
         self.worker == case.variant.worker
     }
@@ -176,7 +176,7 @@ pub enum Quantity {
 }
 
 impl Quantity {
-    /// True where it speaks of launches, so that a kernel may be named.
+    /// True for a quantity of launches, for which a kernel may be named.
     pub fn is_of_launches(&self) -> bool {
         matches!(
             self,
@@ -184,7 +184,7 @@ impl Quantity {
         )
     }
 
-    /// True where it speaks of a build, which is of no case.
+    /// True for a quantity of a build, which belongs to no case.
     pub fn is_of_build(&self) -> bool {
         *self == Quantity::BuildSeconds
     }

@@ -14,7 +14,7 @@ use regatta_worker::operator::{
     axis, settable,
 };
 
-/// More cases than these are a slip of the pen.
+/// The largest number of cases: more are a mistake.
 const MAX_CASES: usize = 100_000;
 
 /// The path of a value that may be an element of a list.
@@ -22,7 +22,7 @@ fn element(at: &str, place: Option<usize>) -> String {
     place.map_or(at.to_owned(), |place| format!("{at}[{place}]"))
 }
 
-/// The text of each value of a list that stands in a document, as `check` has it.
+/// The text of each value of a list, as returned by `check`.
 fn texts(
     document: &TomlDocument<'_>,
     at: &str,
@@ -50,7 +50,7 @@ enum Swept {
 }
 
 impl Swept {
-    /// The names that a sweep may give values to.
+    /// The axes that a sweep may set.
     fn names(&self) -> Vec<&str> {
         match self {
             Swept::Native => settable().collect(),
@@ -106,7 +106,8 @@ fn declared_value(operator: &Operator, name: &str, value: &Scalar) -> Result<Str
     }
 }
 
-/// The problem of an operator at a point, whose shapes and draws have values.
+/// The problem of an operator at a point, after checking that its shapes and draws can be
+/// evaluated.
 fn declared_problem(operator: &Operator, point: &Point<'_>) -> Result<DeclaredProblem, String> {
     let name = &operator.name;
     let mut problem = operator.example();
@@ -145,7 +146,7 @@ fn declared_problem(operator: &Operator, point: &Point<'_>) -> Result<DeclaredPr
     Ok(problem)
 }
 
-/// The lists of some axes: each value is one that its axis can have.
+/// The lists of values of some axes, each checked to be valid for its axis.
 fn axes<'s>(
     document: &TomlDocument<'_>,
     at: &str,
@@ -204,7 +205,7 @@ pub(super) fn parameter(value: &Scalar) -> Result<ParamValue, String> {
     value.text()?.parse().map_err(|error| format!("{error}"))
 }
 
-/// Keys of a sweep beside its axes.
+/// The keys of a sweep other than its axes.
 const BESIDE: [&str; 4] = ["variants", "operator", "shapes", "params"];
 
 /// Adds the cases of a sweep to those of a suite; `named` are the shapes that have names.
@@ -261,7 +262,7 @@ pub(super) fn sweep(
     Ok(())
 }
 
-/// A sweep as it stands in its document.
+/// A sweep with its place in the document.
 struct Written<'a> {
     document: &'a TomlDocument<'a>,
     at: &'a str,
@@ -286,7 +287,7 @@ impl Written<'_> {
         Ok(Swept::Declared(Box::new(operator)))
     }
 
-    /// The variants, whose places the suite keeps.
+    /// The variants; their places are stored in the suite.
     fn variants(&self, swept: &Swept, suite: &mut Suite) -> Result<Vec<VariantId>, DocumentError> {
         let Some(written) = &self.table.variants else {
             // A misspelt key is named first.

@@ -1,6 +1,7 @@
-//! `[workers]`: somebody's code as a worker. `workers.mine` is a Python function
+//! `[workers]`: a user's code as a worker. `workers.mine` is a Python function
 //! (`"bench.py:softmax"`), the kernels of a CUDA file (`"kernels.cu"`), or a command
-//! (`["./serve", "--fast"]`). `[build]` is how the code under test is built, before it is measured.
+//! (`["./serve", "--fast"]`). `[build]` is the command that builds the code under test before it is
+//! measured.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -19,27 +20,28 @@ pub enum OwnWorker {
     Python {
         /// The place of the functions.
         code: PythonCode,
-        /// The one function; `None`: each public one that begins with `q, k, v` is a variant.
+        /// The function; `None` if each public function whose arguments begin with `q, k, v` is a
+        /// variant.
         function: Option<String>,
     },
-    /// A CUDA file, whose kernels regatta's own worker launches, as the file beside it that ends in
-    /// `.toml` says. Its path is from the folder of the suite that names it.
+    /// A CUDA file. Regatta's own worker launches its kernels as described by the file beside it
+    /// that ends in `.toml`. Its path is relative to the folder of the suite that names it.
     Cuda(PathBuf),
     /// A script that calls timers; each call is a case.
     Script(Script),
 }
 
-/// Python code, as somebody names it.
+/// Python code, as a suite names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PythonCode {
-    /// A file; its path is from the folder of the suite that names it.
+    /// A file; its path is relative to the folder of the suite that names it.
     File(PathBuf),
     /// A module, which is imported.
     Module(String),
 }
 
 impl OwnWorker {
-    /// The worker that `[workers]` names; files are from `folder`.
+    /// Parses a value of `[workers]`; files are relative to `folder`.
     ///
     /// # Errors
     /// A text that names no code, or a command that starts nothing, as a sentence.
@@ -88,7 +90,7 @@ fn python(text: &str, folder: &Path) -> Result<OwnWorker, String> {
     Ok(OwnWorker::Python { code, function })
 }
 
-/// True for what Python takes as a name, of those in ASCII.
+/// True for an ASCII identifier of Python.
 pub(super) fn is_identifier(text: &str) -> bool {
     let letter = |c: char| c.is_ascii_alphabetic() || c == '_';
     text.starts_with(letter) && text.chars().all(|c| letter(c) || c.is_ascii_digit())
@@ -114,7 +116,7 @@ pub struct Build {
 }
 
 impl Build {
-    /// The regatta among what is made, which serves `cpu` and `cuda` of a revision.
+    /// The output named `regatta`, which serves `cpu` and `cuda` of a revision.
     pub fn regatta(&self) -> Option<&Path> {
         let mut paths = self.makes.iter().map(PathBuf::as_path);
         paths.find(|path| path.file_name().is_some_and(|name| name == "regatta"))
@@ -137,8 +139,8 @@ fn paths_below<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PathBuf
     Ok(paths.into_iter().map(|Below(path)| path).collect())
 }
 
-/// A path below the folder that the command runs in. Another would be looked for in the
-/// checkout of today, whichever revision is built.
+/// A path below the folder in which the command runs. Any other path would refer to today's
+/// checkout, whichever revision is built.
 fn path_below<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
     let path = PathBuf::deserialize(deserializer)?;
     let below = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);

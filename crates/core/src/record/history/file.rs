@@ -1,5 +1,4 @@
-//! The files of histories: where they are, what is in them, read back whatever happened, and
-//! how a run is added.
+//! The files of histories: their place, their lines, reading damaged ones, and adding a run.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, OpenOptions};
@@ -46,7 +45,7 @@ pub struct HistoryStore {
     root: PathBuf,
 }
 
-/// A history's file by its place.
+/// A history's file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HistoryFile {
     /// The suite.
@@ -85,12 +84,13 @@ impl HistoryStore {
         files.filter_map(file).collect()
     }
 
-    /// Adds runs of one suite on one machine to their history, each unless it is there. A lock keeps
-    /// others out meanwhile.
+    /// Adds runs of one suite on one machine to their history, unless they are in it already. A
+    /// lock keeps other processes out meanwhile.
     ///
     /// # Errors
-    /// When suite or machine cannot name a file, another process adds to the history now, the file
-    /// is of another schema or history, or it cannot be written: it is as it was then.
+    /// When suite or machine cannot name a file, another process is adding to the history, the file
+    /// has another schema or belongs to another history, or it cannot be written. The file is then
+    /// unchanged.
     pub fn add(&self, runs: &[Reduced]) -> Result<Vec<Added>, RecordError> {
         let Some(Reduced { suite, machine, .. }) = runs.first() else {
             return Ok(Vec::new());
@@ -160,13 +160,14 @@ impl HistoryStore {
                 damage: std::mem::take(&mut damage),
             });
         }
-        // Behind the last whole line; what was written is taken back where not all could be.
+        // Appends after the last whole line. If not everything could be written, the file is
+        // truncated again.
         let written = file
             .set_len(length)
             .and_then(|()| file.write_all(text.as_bytes()));
         let written = written.and_then(|()| file.sync_data());
         written.map_err(|error| {
-            // The next one to add finds it cut off, and says so, where even that fails.
+            // If even that fails, the next process that adds a run reports the incomplete line.
             let _ = file.set_len(length);
             io(error)
         })?;
@@ -177,18 +178,18 @@ impl HistoryStore {
 /// The result of adding a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Added {
-    /// It is in the history now.
+    /// The run was added to the history.
     New {
         /// The history's file.
         path: PathBuf,
-        /// Runs in it now.
+        /// The number of runs in the history now.
         runs: usize,
-        /// Cases that it did not have before.
+        /// The number of cases that it did not have before.
         new: usize,
-        /// The faults of the file, as sentences; damaged lines are removed from it.
+        /// The faults of the file, as sentences. Damaged lines were removed.
         damage: Vec<String>,
     },
-    /// It was there already.
+    /// The run was in the history already.
     Already {
         /// The history's file.
         path: PathBuf,
@@ -198,11 +199,11 @@ pub enum Added {
 /// The end of a file's last line.
 #[derive(Debug)]
 enum LastLine {
-    /// With a line feed.
+    /// It ends with a line feed.
     Whole,
-    /// Without one, but its checksum is right.
+    /// It has no line feed, but its checksum is right.
     Unended,
-    /// Within it: so many bytes are there of what was being added when it was stopped.
+    /// It is incomplete, because adding was interrupted: the number of its bytes.
     Cut(u64),
 }
 
@@ -226,7 +227,7 @@ impl History {
 }
 
 fn read(path: &Path) -> Result<(History, LastLine), RecordError> {
-    // A line of a run is one of a history too, whose first line may be missing.
+    // A history has run lines as well, and its first line may be missing.
     check_kind(path, &["history", "run"])?;
     let mut file = Lines::open(path, input::HISTORY, input::LINE)?;
     let first: HistoryHeader = file.first("history")?;

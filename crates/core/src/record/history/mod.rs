@@ -1,7 +1,7 @@
 //! The history of a suite on a machine: the outcome of each case in each run, for trends.
 //!
-//! `history/SUITE/MACHINE.jsonl`: a line that says what it is of, then a line a run in the
-//! order of adding, each with a checksum as those of run files. Nothing in it is ever changed.
+//! `history/SUITE/MACHINE.jsonl` has a header line, then a line for each run in the order of
+//! adding, each with a checksum like those of run files. Lines are never changed.
 
 mod file;
 
@@ -20,7 +20,7 @@ use crate::metric::Metric;
 use regatta_worker::case::CaseId;
 use regatta_worker::units::{Nanoseconds, counted, quantities};
 
-/// Everything that is kept of a suite on a machine.
+/// The history of a suite on a machine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
     /// The suite.
@@ -49,26 +49,26 @@ pub struct HistoryRun {
 pub struct About {
     /// Checksum and length of its file.
     pub id: String,
-    /// The place on the axis of time.
+    /// The time at which trends place the run.
     pub at: Timestamp,
-    /// When it was measured, where it was put at another time.
+    /// The time of the measurement, if it differs from `at`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Timestamp>,
     /// The path where it was found.
     pub label: String,
-    /// The checkout, if there was one.
+    /// The git checkout, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git: Option<Git>,
     /// Version of regatta.
     pub tool: String,
-    /// The verdict at its time.
+    /// The verdict when the run was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<VerdictOutcome>,
     /// Versions by worker.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub versions: BTreeMap<String, BTreeMap<String, String>>,
-    /// The conditions of a time beside the code: hard facts of the machine, and the ways in which
-    /// times were taken, as `measure.NAME`.
+    /// The conditions other than the code on which a time depends: hard facts of the machine, and
+    /// the way in which times were taken, as `measure.NAME`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub facts: BTreeMap<String, String>,
 }
@@ -86,13 +86,13 @@ impl About {
 pub struct CaseTimes {
     /// Median device time of its invocations.
     pub device_ns: Nanoseconds,
-    /// That of each of these.
+    /// The device time of each invocation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub invocations_ns: Vec<Nanoseconds>,
     /// Median of the host's time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_ns: Option<Nanoseconds>,
-    /// Median of the processor's time.
+    /// Median of the CPU time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_ns: Option<Nanoseconds>,
     /// True where other programs disturbed all invocations that gave these times.
@@ -101,7 +101,7 @@ pub struct CaseTimes {
 }
 
 impl CaseTimes {
-    /// A metric in each invocation, or else its median.
+    /// The values of a metric in each invocation, or only its median if those are not kept.
     pub fn values(&self, metric: Metric) -> Vec<Nanoseconds> {
         match metric {
             Metric::Device if !self.invocations_ns.is_empty() => self.invocations_ns.clone(),
@@ -134,7 +134,7 @@ pub struct Reduced {
 }
 
 impl Reduced {
-    /// Cases of which other programs disturbed all invocations, as a sentence.
+    /// A sentence on cases of which other programs disturbed all invocations.
     pub fn disturbed(&self) -> Option<String> {
         let disturbed = || {
             let cases = self.cases.iter();
@@ -163,14 +163,14 @@ impl Reduced {
     }
 }
 
-/// Longest reason that is kept, in characters.
+/// The length to which a reason is cut, in characters.
 const REASON: usize = 160;
 
-/// The part of a run of these files that a history keeps; the run is named by a path, at the time that is
-/// given, or else at that of its start. A run that failed is kept too: a history shows failures.
+/// Reduces a run to the part that a history keeps. The run is named by `path`, and placed at the
+/// given time, or else at its start. A failed run is kept as well, since a history shows failures.
 ///
 /// # Errors
-/// When it was not finished, or took no time; or its file cannot be read.
+/// When the run was not finished or has no times, or a file cannot be read.
 pub fn reduced(
     path: &Path,
     files: &[PathBuf],
@@ -223,8 +223,8 @@ pub fn reduced(
     })
 }
 
-/// The conditions of a time beside the code. A condition with its usual value is listed as well: that
-/// it was not so before is a change.
+/// The conditions other than the code on which a time depends. Usual values are listed as well, so
+/// that a change to them shows.
 fn facts(header: &RunHeader) -> BTreeMap<String, String> {
     let mut facts = header.machine.hard.clone();
     let settings = &header.settings;

@@ -1,4 +1,4 @@
-//! Reads a run's file, line by line: what is not kept of a line is gone with it.
+//! Reads a run's file line by line, without holding all of it in memory.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use crate::record::line::{self, Lines};
 use crate::record::{Entry, RecordError, Run, RunHeader};
 use regatta_worker::case::CaseId;
 
-/// Lines that are read at once, by all processors.
+/// The number of lines that are parsed in parallel.
 const BATCH: usize = 512;
 
-/// Reads a line by its kind: a tagged type would copy each value first.
+/// Parses a line by its kind, because serde would first copy each value of a tagged type.
 fn read_line(text: &str) -> Result<RunLine, String> {
     match line::kind(text) {
         Some("entry") => line::read(text).map(RunLine::Entry),
@@ -38,7 +38,7 @@ pub fn read(path: &Path) -> Result<Run, RecordError> {
     Ok(Run { entries, ..run })
 }
 
-/// The start of the run of a file; `None` if it is not a run.
+/// The time at which a file's run was started; `None` if it is not a run.
 pub fn started(path: &Path) -> Option<Timestamp> {
     Some(header_of(path).ok()?.started)
 }
@@ -51,8 +51,8 @@ pub fn header_of(path: &Path) -> Result<RunHeader, RecordError> {
     Ok(header(&mut opened(path)?)?.header)
 }
 
-/// Reads the entries of the runs in some files one by one, in the order measured: all, or those of
-/// some cases, where hardly anything is read of the other lines.
+/// Reads the entries of the runs in `files` one by one, in the order of measurement. If `cases` is
+/// given, only their entries are read, and the other lines are hardly parsed.
 ///
 /// # Errors
 /// As [`read`].
@@ -68,7 +68,7 @@ pub fn entries(
     Ok(())
 }
 
-/// The case of an entry, where its line says so first and plainly.
+/// The case of an entry's line, if it is its first member and has no escapes.
 fn case_of(line: &str) -> Option<&str> {
     let rest = line.strip_prefix("{\"kind\":\"entry\",\"case\":\"")?;
     let (case, _) = rest.split_once('"')?;
@@ -79,8 +79,8 @@ fn opened(path: &Path) -> Result<Lines<'_>, RecordError> {
     Lines::open(path, input::RUN, input::RUN)
 }
 
-/// Reads every entry of a run's file that can be used and whose case is wanted, in the file's
-/// order, with the case's place in the plan; the run comes back without any.
+/// Calls `look` for every usable entry of the wanted cases, in the file's order, with the index of
+/// its case in the plan. The returned run has no entries.
 ///
 /// # Errors
 /// As [`read`].
@@ -95,7 +95,7 @@ pub fn each(
     let plan: HashMap<&CaseId, usize> = ids.iter().zip(0..).collect();
     let mut seen = Seen::new(ids.len());
     let mut ended = false;
-    // Lines with their numbers, whose memory the next ones take.
+    // The lines of a batch with their numbers; their memory is reused.
     let mut batch = vec![(0, String::new()); BATCH];
     while !ended {
         let mut filled = 0;
@@ -141,7 +141,7 @@ pub fn each(
     Ok(run)
 }
 
-/// The run that the first line of a file begins.
+/// Reads the first line of a file as a run without entries.
 fn header(file: &mut Lines) -> Result<Run, RecordError> {
     let header: RunHeader = file.first("run")?;
     if let Some(objection) = header.objection() {
@@ -150,7 +150,7 @@ fn header(file: &mut Lines) -> Result<Run, RecordError> {
     Ok(Run::begun(header))
 }
 
-/// Which invocations of which cases were there.
+/// The invocations of each case that were read.
 struct Seen {
     /// A bit for each of the first invocations of a case.
     first: Vec<u64>,
@@ -175,7 +175,8 @@ impl Seen {
         new
     }
 
-    /// Holds an entry to its plan, to what can be, and to those before it; its case's place.
+    /// Checks that an entry is planned, possible and not a duplicate; returns the index of its
+    /// case.
     ///
     /// # Errors
     /// The fault in it, as a sentence.

@@ -1,4 +1,4 @@
-//! From the entries of a run to one record a case.
+//! Reduces the entries of a run to one record for each case.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -33,13 +33,13 @@ impl Side {
         }
     }
 
-    /// Reads a run's file and reduces it: an entry is read, reduced into its case, and gone.
+    /// Reads a run's file and reduces each entry as it is read, so that none is kept.
     ///
     /// # Errors
     /// As [`run_file::read`](crate::record::run_file::read).
     pub(in crate::record) fn reduced(path: &Path, label: &str) -> Result<(Run, Side), RecordError> {
         let mut folds: Vec<Fold> = Vec::new();
-        // Cases with an invocation that stands behind a later one: what was torn is measured last.
+        // Cases whose invocations are out of order, because torn entries are measured last.
         let mut late: BTreeMap<usize, BTreeMap<u32, Entry>> = BTreeMap::new();
         let new = |run: &Run| vec![Fold::new(&run.header.settings); run.header.plan.len()];
         let run = each(
@@ -58,7 +58,7 @@ impl Side {
             folds = new(&run);
         }
         if !late.is_empty() {
-            // They are few: all of their invocations at once, and in their order.
+            // There are few such cases, so all their invocations are collected and sorted.
             each(
                 path,
                 |_| true,
@@ -79,7 +79,7 @@ impl Side {
         Ok((run, side))
     }
 
-    /// The side of a run that holds its entries, whatever they are.
+    /// The side of a run that has its entries in memory.
     #[cfg(any(test, feature = "testing"))]
     pub fn from_run(label: &str, run: &Run) -> Side {
         let mut folds = vec![Fold::new(&run.header.settings); run.header.plan.len()];
@@ -112,32 +112,32 @@ fn assembled(label: &str, run: &Run, folds: Vec<Fold>) -> Side {
     }
 }
 
-/// One case, invocation by invocation in their order, reduced as they come.
+/// Reduces one case from its invocations, in order.
 #[derive(Clone, Debug, Default)]
 struct Fold {
     record: CaseRecord,
-    /// Invocations in the file, and those of them that every case has.
+    /// The number of its invocations in the file, and the number of those that every case has.
     seen: u32,
     planned: (u32, u32),
     last: Option<u32>,
     refused: u32,
-    /// Why the first that was refused was.
+    /// The reason of the first unsupported invocation.
     refusal: Option<String>,
     failure: Option<(String, Fault)>,
     /// The first invocation without a sample.
     without: Option<u32>,
     /// The times of operations in each invocation that has them.
     divisions: Vec<(u32, Division)>,
-    /// The hardware counters in each that was asked.
+    /// The hardware counters of each invocation in which they were read.
     counters: Vec<Counters>,
     /// The parts of the first call in each invocation that has them.
     parts: Vec<Parts>,
-    /// Invocations whose results were checked before timing only.
+    /// The number of invocations whose results were checked only before timing.
     before_only: u32,
 }
 
 impl Fold {
-    /// A case of which nothing was seen yet.
+    /// A case without invocations.
     fn new(settings: &Settings) -> Fold {
         Fold {
             planned: (0, settings.invocations),
@@ -145,7 +145,7 @@ impl Fold {
         }
     }
 
-    /// Adds an invocation; `false` where it comes before one that was added, and is not.
+    /// Adds an invocation. Returns false, and adds nothing, if a later one was already added.
     fn add(&mut self, entry: Entry) -> bool {
         let number = entry.invocation;
         if self.last.is_some_and(|last| last > number) {
@@ -168,7 +168,7 @@ impl Fold {
                 self.failure
                     .get_or_insert_with(|| (text::reason(&reason()), fault));
             }
-            // The reader of lines refuses it.
+            // The reader of lines refuses such an entry.
             Outcome::Missing { reason } => {
                 self.failure.get_or_insert((reason, Fault::Other));
             }
@@ -284,7 +284,7 @@ impl Fold {
 }
 
 impl Invocation {
-    /// Reduces the samples of an invocation to a value a metric.
+    /// Reduces the samples of an invocation to one value for each metric.
     fn reduced(number: u32, measurement: &Measurement) -> Invocation {
         let circumstances = Circumstances {
             ratios: measurement.ratios.clone(),
@@ -301,22 +301,22 @@ impl Invocation {
     }
 }
 
-/// True where the waits for a core are known and 9 of 10 samples ran on one thread: a worker takes
-/// them out of the times of these samples. A thread that the process keeps house with may wake up
-/// in the others, which no median shows.
+/// True if waits for a core are known and 9 of 10 samples ran on one thread, so that the worker
+/// subtracted the waits from those samples. In the others, a housekeeping thread of the process may
+/// have woken up, which no median shows.
 fn waits_taken_out(samples: &Measured) -> bool {
     let one = samples.threads.iter().filter(|count| **count == 1).count();
     !samples.waited_ns.is_empty() && one > 0 && 10 * one >= 9 * samples.threads.len()
 }
 
-/// The median ratio and not that of medians: where the host's speed changes between samples, it
-/// changes for both (15 of an H200's runs: 7.6 % between pairs of backward, not 14.3 %).
+/// The median of ratios, rather than the ratio of medians: if the host's speed changes between
+/// samples, both times change (15 of an H200's runs: 7.6 % between pairs of backward, not 14.3 %).
 fn host_ratio(samples: &Measured) -> Option<f64> {
     median(&host_ratios(samples))
 }
 
-/// The kernels that compute in the first invocation of which they are known, and in the first
-/// with others.
+/// A sentence on the computing kernels of the first invocation that knows them, and those of the
+/// first that differs.
 fn varying_launches(divisions: &[(u32, Division)]) -> Option<String> {
     let kernels = |of: &Division| {
         let names = of.parts.iter().filter_map(|part| match &part.work {
@@ -343,7 +343,7 @@ fn computing<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     names
 }
 
-/// In what the kernels of two invocations differ.
+/// The difference between the kernels of two invocations, as text.
 fn other_kernels([first, number]: [u32; 2], usual: &[String], other: &[String]) -> Option<String> {
     let only = |these: &[String], those: &[String]| -> String {
         let only = these.iter().find(|name| !those.contains(name));
@@ -360,8 +360,9 @@ fn other_kernels([first, number]: [u32; 2], usual: &[String], other: &[String]) 
     })
 }
 
-/// In what the structures of two invocations differ, by name. Threads that did work, and what was
-/// asked of the driver's memory, depend on what else the process and the machine did.
+/// The differences between the structures of two invocations, by name. The number of working
+/// threads and the requests for driver memory are left out, because they depend on the rest of the
+/// process and the machine.
 fn varying_structure(
     numbers: [u32; 2],
     usual: &Structure,
@@ -390,12 +391,12 @@ fn varying_structure(
             changes.push((change.name().to_owned(), how));
         }
     }
-    // Threads that did work depend on the machine, and memory on what else the process did;
-    // evidence for causes decides nothing.
+    // Working threads depend on the machine, and memory on the rest of the process. Evidence for
+    // causes decides nothing.
     let asked = ASKED_OF_CUDA.map(|(_, count)| count);
     let inexact = |name: &str| name == "threads" || asked.contains(&name) || is_evidence(name);
     let exact = |name: &&String| !inexact(name);
-    // Calls are counted where a module is loaded, which may depend on the cases before.
+    // Calls are counted only if a module is loaded, which may depend on earlier cases.
     let is_known = |of: &Structure, name: &str| {
         of.counts.contains_key(name)
             || !name.starts_with("calls.")
@@ -415,7 +416,7 @@ fn varying_structure(
     changes
 }
 
-/// The medians of each part over invocations that tell; `None` where none does.
+/// The median of each part over the invocations that report parts; `None` without any.
 fn median_parts(all: &[Parts]) -> Option<Parts> {
     if all.is_empty() {
         return None;
@@ -424,7 +425,7 @@ fn median_parts(all: &[Parts]) -> Option<Parts> {
     let part = |name: &String| {
         let value = |parts: &Parts| parts.get(name).copied().unwrap_or_default();
         let times = all.iter().map(|parts| value(parts).ns);
-        // A worker may tell anything; nothing takes less than no time.
+        // A worker may report anything, but no part takes a negative time.
         let times: Vec<Nanoseconds> = times.filter(|ns| ns.0 >= 0.0 && ns.0.is_finite()).collect();
         let mut counts: Vec<u64> = all.iter().map(|parts| value(parts).count).collect();
         counts.sort_unstable();
@@ -442,7 +443,7 @@ fn median_parts(all: &[Parts]) -> Option<Parts> {
 }
 
 impl CaseRecord {
-    /// Takes in what parameters became in an invocation, before its times.
+    /// Adds the effective parameters of an invocation, before its times.
     fn effective(&mut self, number: u32, now: BTreeMap<String, ParamValue>, tuned: &Choices) {
         let Some(first) = self.invocations.first() else {
             self.effective = now.into();

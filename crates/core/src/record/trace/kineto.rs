@@ -26,7 +26,7 @@ use crate::machine::{
 /// events.
 const BEGINNING: u64 = 1 << 16;
 
-/// True for a file that begins so as PyTorch's profiler writes it.
+/// True for a file that begins like those of PyTorch's profiler.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -66,7 +66,7 @@ struct ChromeEvent {
     args: Value,
 }
 
-/// A value of this type, if it is one.
+/// The value as type `T`, if it has that type.
 fn member<T: DeserializeOwned>(of: &Value) -> Option<T> {
     T::deserialize(of).ok()
 }
@@ -79,7 +79,7 @@ struct RuntimeCall {
     thread: usize,
 }
 
-/// The events of a trace, each taken in as it is read.
+/// The events of a trace, added one by one while reading.
 #[derive(Default)]
 struct Events {
     recording: Recording,
@@ -142,7 +142,7 @@ impl<'de> Deserialize<'de> for Events {
     }
 }
 
-/// Microseconds as they are written, in nanoseconds.
+/// A time of the file, which is in microseconds, in nanoseconds.
 fn ns(time: &Value) -> Option<u64> {
     match time.as_u64() {
         Some(whole) => whole.checked_mul(1_000),
@@ -254,7 +254,7 @@ impl Events {
         }
     }
 
-    /// Lays launches and the ranges around them beside what they launched.
+    /// Assigns to each operation its launch and the ranges around it.
     fn finished(mut self, devices: &[TracedGpu], label: &str) -> Recording {
         let mut processes: Vec<Process> = Vec::new();
         let operations = &mut self.recording.operations;
@@ -300,7 +300,7 @@ impl Events {
     }
 }
 
-/// Bytes of an operator's text.
+/// The largest number of bytes of an operator's text.
 const MAX_OPERATOR_BYTES: usize = 200;
 
 /// The ranges and launches of all threads of a trace. Times are nanoseconds.

@@ -1,4 +1,4 @@
-//! Traces: what a program did on its GPUs, operation by operation.
+//! Traces: the operations of a program on its GPUs.
 //!
 //! [`raw`] reads what the injected library left in a folder, a file a process;
 //! [`mod@file`] keeps it as one `.trace` file and reads that back; [`kineto`] reads what
@@ -53,14 +53,14 @@ pub struct TraceHeader {
     pub earlier: Vec<RunTimes>,
 }
 
-/// The figures that are kept of a run beside the one that is recorded whole. Times are nanoseconds.
+/// The figures of an earlier run, of which no recording is kept. Times are nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunTimes {
     /// Operations that were recorded.
     pub operations: usize,
-    /// All of it: from the start of the first operation to the end of the last.
+    /// The whole run, from the start of the first operation to the end of the last.
     pub whole: Spent,
-    /// One repetition of the part that repeats, where one does.
+    /// One repetition of the repeating part, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repetition: Option<Repeated>,
 }
@@ -77,17 +77,17 @@ pub struct Repeated {
     pub spent: Spent,
 }
 
-/// The time that passed, and the part of it in which a device worked.
+/// The elapsed time, and the part of it in which a device was busy.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spent {
-    /// The time that passed.
+    /// The elapsed time.
     pub elapsed_ns: Nanoseconds,
     /// With at least one operation on a device.
     pub busy_ns: Nanoseconds,
 }
 
 impl Spent {
-    /// True for times that can be compared: a file may say anything.
+    /// True for plausible times; a file may contain any number.
     pub fn is_usable(&self) -> bool {
         let plausible = |time: Nanoseconds| (1.0..1e18).contains(&time.0);
         plausible(self.elapsed_ns) && plausible(self.busy_ns)
@@ -116,7 +116,7 @@ impl TraceHeader {
     }
 }
 
-/// True for an argument that names a script: it tells more than its interpreter.
+/// True for an argument that names a script, which says more than its interpreter.
 pub fn is_script(word: &str) -> bool {
     let extension = Path::new(word).extension();
     extension.is_some_and(|extension| ["py", "sh", "pl", "jl"].iter().any(|e| extension == *e))
@@ -140,7 +140,7 @@ fn interned(known: &mut HashSet<Arc<str>>, text: String) -> Arc<str> {
     new
 }
 
-/// The parts of a file that cannot be used: the first places, and the number of others.
+/// The damage of a file: its first places, and the number of others.
 #[derive(Default)]
 struct FileDamage {
     kept: Vec<Damage>,
@@ -149,7 +149,7 @@ struct FileDamage {
 
 impl FileDamage {
     fn add(&mut self, line: usize, problem: String) {
-        /// Places that are kept with what is wrong with them.
+        /// The largest number of places that are listed.
         const MAX_KEPT: usize = 20;
         if self.kept.len() < MAX_KEPT {
             self.kept.push(Damage { line, problem })

@@ -17,8 +17,8 @@ pub const VARIABLE: &str = "REGATTA_TRACE";
 /// Longest line that is read: a kernel's name may be long, but not this long.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 
-/// Reads every recording in a folder. Of more than `limit` operations the last are kept:
-/// a program's beginning is its warm-up. Never holds more than twice as many.
+/// Reads every recording in a folder. If there are more than `limit` operations, the last are kept,
+/// since a program begins with its warm-up. At most twice as many are in memory.
 ///
 /// # Errors
 /// When the folder or a file in it cannot be read. Lines that cannot be used are reported

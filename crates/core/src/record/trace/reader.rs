@@ -1,5 +1,6 @@
-//! The lines of recordings and of traces. A recording has them as a process wrote them, with a
-//! name before its first use; a trace has all that is known of a process in one, with checksums.
+//! Reads the lines of recordings and of traces. A recording has them in the order in which a
+//! process wrote them, each name before its first use. A trace has all facts about a process in one
+//! line, with checksums.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -77,7 +78,7 @@ struct LineKind {
     kind: String,
 }
 
-/// Takes in the lines of files.
+/// Collects a recording from the lines of files.
 #[derive(Default)]
 pub(super) struct Reader {
     pub recording: Recording,
@@ -90,9 +91,9 @@ pub(super) struct Reader {
 /// A file being read.
 #[derive(Default)]
 pub(super) struct FileBeingRead {
-    /// The process that it is of; absent of a trace, where each operation says so.
+    /// The process of the file; absent for a trace, where each operation names its process.
     pub process: Option<u32>,
-    /// True behind the line that introduces that process.
+    /// True after the line that introduces the process.
     pub introduced: bool,
     /// Index of a name by its number in the file.
     pub names: HashMap<u32, u32>,
@@ -101,7 +102,7 @@ pub(super) struct FileBeingRead {
 }
 
 impl Reader {
-    /// Takes in a line; true when it is the last.
+    /// Adds a line; returns true if it is the last.
     pub fn take(&mut self, text: &str, file: &mut FileBeingRead) -> Result<bool, String> {
         let LineKind { kind } = line::parse(text)?;
         if matches!(kind.as_str(), "kernel" | "copy" | "set") {
@@ -114,7 +115,7 @@ impl Reader {
                 if std::mem::replace(&mut file.introduced, true) {
                     return Err("a second first line".to_owned());
                 }
-                // The file's name is the process's own word, before anything was read.
+                // Before its header is read, the process id comes from the file's name.
                 let pid = if header.pid == 0 {
                     process.pid
                 } else {
