@@ -1,5 +1,5 @@
-//! Changed cases, summed up by axes: `499 of 500 cases with head_dim 32 and causal are 2.10x to
-//! 2.40x slower`.
+//! Summarises changed cases by axes:
+//! `499 of 500 cases with head_dim 32 and causal are 2.10x to 2.40x slower`.
 
 use std::cell::LazyCell;
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use regatta_worker::case::CaseId;
 use regatta_worker::joined::Joined;
 use regatta_worker::units::Ratio;
 
-/// Descriptions of one kind of change that are printed; the others are counted.
+/// The largest number of descriptions of a kind of change; other cases are counted.
 const MAX_DESCRIPTIONS: usize = 3;
 
 /// Cases of one kind of change.
@@ -20,9 +20,9 @@ struct MovedRows<'a> {
     noun: &'static str,
     /// The rows of all cases.
     rows: &'a [Row],
-    /// Places of the cases that could have changed in this way.
+    /// The indices of the cases that could have changed in this way.
     among: Vec<usize>,
-    /// For each of these cases, true if it did.
+    /// For each of these cases, true if it changed.
     is: Vec<bool>,
     /// `2.10x to 2.40x slower`, by the ratios of cases; or words alone.
     phrase: Phrase,
@@ -31,15 +31,16 @@ struct MovedRows<'a> {
 /// The wording of a kind.
 #[derive(Clone, Copy)]
 enum Phrase {
-    /// By how much, then this word.
+    /// The amount of the change, then this word.
     By(&'static str),
-    /// As it stands, of several: `are missing`.
+    /// The words without an amount, in the plural: `are missing`.
     Words(&'static str),
 }
 
 type Test = fn(&Row) -> bool;
 
-/// Kinds of change: the cases that could be of it, those that are, and its wording.
+/// The kinds of change: tests for the cases that could have it and for those that do, and the
+/// wording.
 #[rustfmt::skip]
 const KINDS: [(Test, Test, Phrase); 6] = [
     (was_compared, is_slower, Phrase::By("slower")),
@@ -50,7 +51,7 @@ const KINDS: [(Test, Test, Phrase); 6] = [
     (was_compared, |row| device_time_is(row, Word::Improved), Phrase::By("faster")),
 ];
 
-/// Expectations are named behind the metrics and the structure.
+/// The number of kinds that precede the expectations.
 const EXPECTATIONS: usize = 3;
 
 fn was_compared(row: &Row) -> bool {
@@ -66,7 +67,7 @@ fn device_time_is(row: &Row, word: Word) -> bool {
         .is_some_and(|metric| metric.change.word == word)
 }
 
-/// The paragraph; empty where nothing changed, or no axes describe what did.
+/// The paragraph; empty if nothing changed, or if no axes describe the change.
 pub(crate) fn by_axes(judgement: &Judgement) -> String {
     let kinds = KINDS.iter().map(|(could, is, phrase)| {
         let rows = &judgement.rows;
@@ -92,8 +93,8 @@ pub(crate) fn by_axes(judgement: &Judgement) -> String {
     }
 }
 
-/// The clauses of a kind: descriptions, then how many others there are; none where no axes
-/// describe its cases, which the lists name.
+/// The clauses of a kind: descriptions, then the number of other cases. Empty if no axes describe
+/// the cases, which the lists name anyway.
 fn clauses(kind: &MovedRows, axes: &LazyCell<CaseAxes, impl FnOnce() -> CaseAxes>) -> Vec<String> {
     let mut left: Vec<Option<bool>> = kind.is.iter().copied().map(Some).collect();
     if !left.contains(&Some(true)) {
@@ -107,7 +108,7 @@ fn clauses(kind: &MovedRows, axes: &LazyCell<CaseAxes, impl FnOnce() -> CaseAxes
         };
         let sentence = description.sentence(kind.noun);
         clauses.push(format!("{sentence} {}", phrase(kind, &description.hits)));
-        // A case that was described is not described or counted again.
+        // Each case is described or counted once.
         for place in &description.hits {
             left[*place] = None;
         }
@@ -147,14 +148,14 @@ fn phrase(kind: &MovedRows, places: &[usize]) -> String {
     }
 }
 
-/// By how much: `12.3 %`, `2.01x`.
+/// The amount of a change: `12.3 %`, `2.01x`.
 fn amount(ratio: Ratio) -> String {
     let text = ratio.in_words().to_string();
     let words = text.rsplit_once(' ');
     words.map_or(text.clone(), |(amount, _)| amount.to_owned())
 }
 
-/// Expectations, each by the case that it is about.
+/// The expectations, each by its case.
 fn expectations(judgement: &Judgement) -> MovedRows<'_> {
     let rows = LazyCell::new(|| {
         let rows = judgement.rows.iter().zip(0..);

@@ -1,8 +1,8 @@
 //! Two tables for a spreadsheet or a data frame: `cases.csv`, `samples.csv`.
 //!
-//! Plain numbers, the unit in the column's name, an empty cell where there is
-//! nothing. A failed case is a row with its error, never a lost row. Texts come from outside
-//! and go into spreadsheets, which take some for formulas: [`text_cell`].
+//! Numbers are plain, with the unit in the column's name; a cell without a value is empty. A failed
+//! case is a row with its error. Texts come from outside, and spreadsheets take some of them for
+//! formulas: [`text_cell`].
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Display;
@@ -71,7 +71,8 @@ fn samples(out: &mut dyn Write, report: &Report) -> Result<(), RenderError> {
     done(written.and_then(|()| Ok(table.flush()?)))
 }
 
-/// A row for each sample of an entry. Digits are written into a buffer: there may be millions.
+/// Writes a row for each sample of an entry. The digits share a buffer, since there may be
+/// millions.
 fn samples_of(table: &mut Table, entry: &Entry) -> Result<(), ::csv::Error> {
     let Outcome::Measured(measurement) = &entry.outcome else {
         return Ok(());
@@ -106,17 +107,17 @@ fn samples_of(table: &mut Table, entry: &Entry) -> Result<(), ::csv::Error> {
     Ok(())
 }
 
-/// A table in the making.
+/// A table that is being written.
 type Table<'o> = ::csv::Writer<&'o mut dyn Write>;
 
-/// Longest text of a cell, in columns: spreadsheets take 32,767 characters.
+/// The longest text of a cell, in columns: spreadsheets allow 32,767 characters.
 const CELL: usize = 32_000;
 
-/// A text as a cell: on one line, and behind an apostrophe where a spreadsheet would take it
-/// for a formula (OWASP, "CSV Injection"). Numbers are written as they are.
+/// A text as a cell: on one line, and after an apostrophe if a spreadsheet would take it for a
+/// formula (OWASP, "CSV Injection"). Numbers are written without one.
 fn text_cell(text: &str) -> String {
     let text = shorten(&one_line(text), CELL);
-    // The wide ones are what some spreadsheets take for the others.
+    // Some spreadsheets treat the full-width characters like the others.
     let formula = ['=', '+', '-', '@', '\t', '\r', '＝', '＋', '－', '＠'];
     if text.starts_with(formula) {
         format!("'{text}")
@@ -133,8 +134,7 @@ fn parameter(value: &ParamValue) -> String {
     }
 }
 
-/// A number as a cell, empty for `None`: times and ratios by their numbers, without their
-/// units.
+/// A number as a cell, without its unit; empty for `None`.
 fn cell(value: Option<impl Dimensioned>) -> String {
     let value = value
         .map(Dimensioned::number)
@@ -142,7 +142,7 @@ fn cell(value: Option<impl Dimensioned>) -> String {
     value.map_or(String::new(), |value| value.to_string())
 }
 
-/// A column's name, and what reads its cell.
+/// A column's name, and the function that makes its cell.
 type Column<T> = (&'static str, fn(&T) -> String);
 
 /// Columns of texts of `cases.csv`, before and after those of figures.
@@ -159,8 +159,8 @@ const TEXTS: [&[Column<Row>]; 2] = [
     ],
 ];
 
-/// Columns of each metric, after its key: its value on both sides, in nanoseconds or bytes, and
-/// the change, whose interval is of 90 %.
+/// The columns of each metric, whose key precedes their names: the values of both sides, in
+/// nanoseconds or bytes, and the change with its 90 % interval.
 const OF_METRIC: [Column<MetricRow>; 9] = [
     ("word", |metric| metric.change.word.name().to_owned()),
     ("base", |metric| cell(Some(metric.base))),
@@ -176,7 +176,7 @@ const OF_METRIC: [Column<MetricRow>; 9] = [
 /// The spread of the samples of each invocation, by case.
 type Spreads = HashMap<CaseId, Vec<f64>>;
 
-/// Adds an invocation. Samples that are not finite numbers are left out.
+/// Adds the spread of an invocation. Samples that are not finite are left out.
 fn add_spread(spreads: &mut Spreads, entry: &Entry) {
     if let Outcome::Measured(measurement) = &entry.outcome {
         let samples = measurement.samples.device_ns.iter().copied();
@@ -250,7 +250,7 @@ fn cases(table: &mut Table, report: &Report, within: &Spreads) -> Result<(), ::c
         for metric in Metric::ALL {
             match row.metric(metric) {
                 Some(metric) => cells.extend(OF_METRIC.map(|(_, read)| read(metric))),
-                // A metric without a base has its head alone.
+                // Without a base, a metric has only its head value.
                 None => cells.extend(OF_METRIC.map(|(name, _)| match name {
                     "head" => cell(record.and_then(|record| record.median(metric))),
                     _ => String::new(),
@@ -284,9 +284,8 @@ fn texts_cell(texts: impl Iterator<Item = impl Display>) -> String {
     text_cell(&texts.map(|text| one_line(&text.to_string())).joined("; "))
 }
 
-/// Every change of structure with how it is taken: `fail: grid 157x1x1 → 1x1x1 of fmha`.
-/// Empty where nothing changed, and where nothing was compared; counts that the head lacks are
-/// named.
+/// Every change of structure with its action: `fail: grid 157x1x1 → 1x1x1 of fmha`. Empty if
+/// nothing changed or nothing was compared. Counts that the head lacks are named.
 fn structure(row: &Row) -> String {
     let changes = row.structure.iter().flatten();
     let uncounted = Uncounted::sentence(&row.uncounted).into_iter();

@@ -1,5 +1,5 @@
-//! The measured peak rates of a case's device, beside which its own rates are shown, and the
-//! share of the device that a call's launches fill.
+//! The measured peak rates of a case's device, with which its own rates are compared, and the share
+//! of the device that a call's launches fill.
 
 use regatta_core::machine::Launch;
 use regatta_core::record::{CaseRecord, RunHeader};
@@ -8,7 +8,7 @@ use regatta_worker::case::CaseId;
 use regatta_worker::operator::Operators;
 use regatta_worker::units::{Digits, Rate, Share};
 
-/// The most that was seen of the device of a case, in its storage type.
+/// The measured peak rates of a case's device, in the case's storage type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reached {
     /// The peak of matrix products; `None` if it was not measured in this type.
@@ -19,8 +19,8 @@ pub struct Reached {
     pub how: String,
 }
 
-/// The measured peaks of a case's device: those of the worker of the case, or else of another
-/// worker on a device of the same name. `None` if they were not measured.
+/// The measured peaks of a case's device: those of the case's worker, or else of another worker on
+/// a device of the same name. `None` if they were not measured.
 pub fn reached(header: &RunHeader, case: &CaseId) -> Option<Reached> {
     let case = case.case().ok()?;
     let (worker, dtype) = (case.variant.worker_name(), case.problem.dtype());
@@ -31,7 +31,7 @@ pub fn reached(header: &RunHeader, case: &CaseId) -> Option<Reached> {
     let here = device(&worker);
     let mut known: Vec<_> = header.peaks.iter().collect();
     known.retain(|(name, _)| **name == worker || (here.is_some() && device(name) == here));
-    // The variant's own first; then one that knows the type.
+    // The case's own worker comes first, then one that measured the type.
     known.sort_by_key(|(name, peak)| (**name != worker, !peak.tflops.contains_key(&dtype)));
     let tflops = known.iter().find_map(|(_, peak)| peak.tflops.get(&dtype));
     let (name, first) = known.first()?;
@@ -43,8 +43,8 @@ pub fn reached(header: &RunHeader, case: &CaseId) -> Option<Reached> {
 }
 
 impl Reached {
-    /// The shares of the peak rates that a case reaches, as text: of the products' rate, and of the
-    /// copies' rate by its compulsory bytes.
+    /// The shares of the peak rates that a case reaches, as text: of the rate of matrix products,
+    /// and of the rate of copies by its compulsory bytes.
     pub fn shares(&self, tflops: Option<Rate>, gbps: Option<f64>) -> [Option<String>; 2] {
         let share = |rate: f64, peak: f64| format!("{} %", Digits(100.0 * rate / peak));
         let products = tflops.zip(self.tflops);
@@ -56,8 +56,7 @@ impl Reached {
     }
 }
 
-/// Operations of a case for each byte that any implementation of it must move; 0 where its id
-/// says no problem.
+/// The operations of a case per byte that any implementation must move; 0 if its id does not parse.
 pub(super) fn intensity(row: &Row, operators: &Operators) -> f64 {
     let intensity = row.case.case().ok().and_then(|case| {
         let flops = case.problem.flops(operators)?;
@@ -67,14 +66,14 @@ pub(super) fn intensity(row: &Row, operators: &Operators) -> f64 {
     short.parse().unwrap_or(0.0)
 }
 
-/// Multiprocessors that a launch gives a block: `1 of 132`.
+/// The number of multiprocessors for which a launch has a block: `1 of 132`.
 pub(super) fn used(launch: &Launch, sms: Option<u32>) -> Option<String> {
     let sms = sms.filter(|&sms| sms > 0)?;
     Some(format!("{} of {sms}", launch.sms_used(sms)))
 }
 
-/// Share of the multiprocessors that get a block of the launch that takes longest; where
-/// times are not known, of a launch that is the only one.
+/// The share of the multiprocessors for which the longest launch has a block. If times are unknown,
+/// of the only launch.
 pub(super) fn filled(record: &CaseRecord, sms: Option<u32>) -> Option<Share> {
     let launches = &record.structure.as_ref()?.launches;
     let activity = record.activity.as_ref();

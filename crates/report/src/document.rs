@@ -1,4 +1,4 @@
-//! An answer as a document: written once, shown on a terminal, in Markdown and as a page.
+//! An answer as a document: composed once, and shown on a terminal, in Markdown and as a page.
 
 use serde::Serialize;
 
@@ -6,10 +6,10 @@ use crate::text::{one_line, shorten};
 use regatta_judge::judgement::Word;
 use regatta_worker::joined::Joined;
 
-/// Longest text of a document in columns; `run.jsonl` and the JSON have all of it.
+/// The longest text of a document, in columns; `run.jsonl` and the JSON have the full text.
 pub(crate) const MAX_COLUMNS: usize = 4000;
 
-/// Longest line of a log in columns.
+/// The longest line of a log, in columns.
 const LOG_LINE: usize = 240;
 
 /// An answer.
@@ -19,7 +19,7 @@ pub struct Document {
     pub title: String,
     /// The line above the page's headline.
     pub kicker: String,
-    /// The meaning of the verdict.
+    /// The tone of the verdict.
     pub tone: Tone,
     /// The verdict in a word or two; empty without a verdict.
     pub word: String,
@@ -29,22 +29,22 @@ pub struct Document {
     pub sentence: String,
     /// Blocks that belong to the headline.
     pub summary: Vec<Block>,
-    /// The rest.
+    /// The blocks below the headline.
     pub body: Vec<Block>,
 }
 
-/// The meaning of a word or a figure.
+/// The tone of a word or a figure, which decides its colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tone {
-    /// Nothing to act upon.
+    /// It needs no action.
     #[default]
     Calm,
     /// Better.
     Good,
     /// Worse.
     Bad,
-    /// Neither is known.
+    /// It may be better or worse.
     Doubtful,
 }
 
@@ -64,7 +64,7 @@ impl Tone {
 #[derive(Serialize)]
 #[serde(tag = "kind", content = "is", rename_all = "snake_case")]
 pub enum Block {
-    /// A heading, and a sentence on what follows.
+    /// A heading, and a sentence about the blocks below it.
     Heading(String, String, Tone),
     /// Paragraphs.
     Text(Vec<String>),
@@ -72,7 +72,7 @@ pub enum Block {
     Note(String),
     /// Sentences.
     List(Vec<ListItem>),
-    /// Labels with figures.
+    /// A table: labels with figures.
     Table(Table),
     /// Lines that are shown as they are.
     Log(String),
@@ -82,7 +82,7 @@ pub enum Block {
     Figure(String),
     /// Blocks that Markdown and pages fold away, and a terminal leaves out.
     Details(String, Vec<Block>),
-    /// Blocks of a page alone.
+    /// Blocks that only pages show.
     Page(Vec<Block>),
 }
 
@@ -91,7 +91,7 @@ pub enum Block {
 pub struct ListItem {
     /// The subject; empty if the text names it.
     pub lead: String,
-    /// The meaning of the lead.
+    /// The tone of the lead.
     pub tone: Tone,
     /// The statement about it.
     pub text: String,
@@ -99,7 +99,7 @@ pub struct ListItem {
     pub below: Vec<String>,
 }
 
-/// A table: labels, and figures right of them.
+/// A table: labels, and figures to the right of them.
 #[derive(Default, Serialize)]
 pub struct Table {
     /// The head of the labels.
@@ -108,9 +108,9 @@ pub struct Table {
     pub heads: Vec<&'static str>,
     /// The rows, in the order in which they are shown.
     pub rows: Vec<TableRow>,
-    /// True where the labels are case ids: a terminal prints once what all have in common.
+    /// True if the labels are case ids, whose common tokens a terminal prints only once.
     pub ids: bool,
-    /// Sentences that hold for each row.
+    /// Sentences that apply to every row.
     pub each: Vec<String>,
     /// The number of rows left out and the format that has them; empty if all are shown.
     pub rest: String,
@@ -123,16 +123,16 @@ pub struct TableRow {
     pub label: String,
     /// The address of the case on its page; empty without one.
     pub link: String,
-    /// As many as there are heads; an empty one is unknown.
+    /// One cell for each head; an empty one is unknown.
     pub cells: Vec<String>,
-    /// The meaning of the last figure.
+    /// The tone of the last figure.
     pub tone: Tone,
     /// Paragraphs that belong to the row.
     pub below: Vec<String>,
 }
 
 impl ListItem {
-    /// One with nothing below it.
+    /// An item without paragraphs below it.
     pub fn new(lead: impl Into<String>, text: impl Into<String>) -> ListItem {
         ListItem {
             lead: lead.into(),
@@ -141,7 +141,7 @@ impl ListItem {
         }
     }
 
-    /// The same with paragraphs below it.
+    /// Adds paragraphs below it.
     pub fn with_below(self, below: Vec<String>) -> ListItem {
         ListItem { below, ..self }
     }
@@ -157,7 +157,7 @@ impl From<String> for ListItem {
 }
 
 impl Block {
-    /// Sentences with nothing below them.
+    /// A list of sentences without paragraphs below them.
     pub fn list(sentences: impl IntoIterator<Item = String>) -> Block {
         Block::List(sentences.into_iter().map(ListItem::from).collect())
     }
@@ -168,12 +168,12 @@ impl Block {
         Block::List(facts.into_iter().map(item).collect())
     }
 
-    /// A heading by itself.
+    /// A heading without a sentence.
     pub fn heading(title: impl Into<String>) -> Block {
         Block::Heading(title.into(), String::new(), Tone::Calm)
     }
 
-    /// `Regressed (3)`, over a list of so many.
+    /// The heading of a list with `count` entries: `Regressed (3)`.
     pub fn counted(title: &str, count: usize, tone: Tone) -> Block {
         Block::Heading(format!("{title} ({count})"), String::new(), tone)
     }
@@ -225,14 +225,14 @@ impl TableRow {
         }
     }
 
-    /// The same with paragraphs below it.
+    /// Adds paragraphs below it.
     pub fn with_below(self, below: Vec<String>) -> TableRow {
         TableRow { below, ..self }
     }
 }
 
 impl Table {
-    /// A table of these rows alone.
+    /// A table with these rows, and nothing around them.
     pub fn new(
         label: &'static str,
         heads: Vec<&'static str>,
@@ -246,7 +246,7 @@ impl Table {
         }
     }
 
-    /// The same with a line on the rows that were left out, which may be empty.
+    /// Sets the line on rows that were left out, which may be empty.
     pub fn with_rest(self, rest: String) -> Table {
         Table { rest, ..self }
     }
@@ -261,7 +261,7 @@ impl Table {
         let mut place = 0..;
         self.heads.retain(|_| keep(place.next().unwrap_or(0)));
         for row in &mut self.rows {
-            // The tone is of the last figure, and goes with it.
+            // The tone belongs to the last figure, and is dropped with it.
             if !kept.last().copied().unwrap_or(true) {
                 row.tone = Tone::Calm;
             }
@@ -271,7 +271,7 @@ impl Table {
     }
 }
 
-/// Blocks fit to be shown.
+/// Cleans the texts of blocks, so that they are safe to show.
 pub(crate) fn cleaned(mut blocks: Vec<Block>) -> Vec<Block> {
     blocks.iter_mut().for_each(Block::clean);
     blocks

@@ -1,4 +1,4 @@
-//! The figures of a case, each declared once: a column of `cases.csv`, and a fact on the page.
+//! The figures of a case, each declared once, as a column of `cases.csv` and a fact on the page.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,7 +18,7 @@ use regatta_worker::units::{ARROW, Nanoseconds, Share, numbers};
 
 use FactFigure::{Number, Part, Time};
 
-/// A figure: a page prints it with its unit, a table its number alone.
+/// A figure, which a page prints with its unit, and a table as a plain number.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum FactFigure {
     Time(Nanoseconds),
@@ -50,7 +50,7 @@ impl fmt::Display for FactFigure {
 pub(crate) struct CaseSide<'a> {
     pub timing: Option<&'a Timing>,
     pub record: Option<&'a CaseRecord>,
-    /// The spread of the samples of one invocation, the median over all invocations.
+    /// The spread of the samples of an invocation: the median over all invocations.
     pub within: Option<Share>,
     /// Multiprocessors of the machine.
     pub sms: Option<u32>,
@@ -71,10 +71,10 @@ impl CaseSide<'_> {
 
 type Read = for<'a> fn(&CaseSide<'a>) -> Option<FactFigure>;
 
-/// Every figure: its column of `cases.csv`, its name on a page, which shows no more than it has
-/// elsewhere where that is empty, and what reads it. Of a column `head_` there is one `base_`.
-/// From `busy_ns` to `moving_ns` they are of one recorded call. Recording stretches a call, so
-/// that each of them is a part of that call alone.
+/// Every figure: its column of `cases.csv`, its name on a page (empty if the page shows it
+/// elsewhere), and the function that reads it. A column `head_...` has a counterpart `base_...`.
+/// The figures from `busy_ns` to `moving_ns` come from one recorded call. Recording lengthens a
+/// call, so each of them is only a part of that call.
 #[rustfmt::skip]
 pub(crate) const FIGURES: [(&str, &str, Read); 21] = [
     ("head_ns", "", |side| Some(Time(side.timing?.median_ns))),
@@ -100,8 +100,7 @@ pub(crate) const FIGURES: [(&str, &str, Read); 21] = [
     ("moving_ns", "in kernels that move data", |side| side.call()?.moving_ns.map(time)),
 ];
 
-/// Standard deviation (of a sample, over n - 1) over the mean; not a number for fewer
-/// than two values.
+/// The sample standard deviation (over n - 1) divided by the mean; NaN for fewer than two values.
 pub(crate) fn coefficient_of_variation(times: &[Nanoseconds]) -> Share {
     let values = numbers(times);
     let count = values.len() as f64;
@@ -118,7 +117,7 @@ fn time(ns: u64) -> FactFigure {
     Time(Nanoseconds(ns as f64))
 }
 
-/// A fact's name and value, and whether head and base do not agree on it.
+/// A fact's name and value, and true if head and base differ in it.
 pub(crate) type Fact = (String, String, bool);
 
 /// Facts of a case for its details: figures, effective parameters, errors of its results.
@@ -141,7 +140,7 @@ pub(crate) fn facts(report: &Report, row: &Row) -> Vec<Fact> {
         facts.extend(now.map(|now| (name.to_owned(), before_after(before, now), false)));
     };
     for (_, name, read) in FIGURES.iter().filter(|(_, name, _)| !name.is_empty()) {
-        // A zero is left out: it says only that nothing happened.
+        // A zero is left out, since it only says that nothing happened.
         let text = |side| {
             let figure =
                 read(side).filter(|figure| figure.number().is_finite() && figure.number() != 0.0);
@@ -190,7 +189,7 @@ fn before_after(base: Option<String>, now: String) -> String {
     }
 }
 
-/// The parameters that ran, with the base's value where it differs.
+/// The effective parameters, with the base's value where it differs.
 fn effective(head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Vec<Fact> {
     let params = |record: &CaseRecord| record.effective.clone();
     let [head, base] = [head, base].map(|record| record.map(params).unwrap_or_default());
@@ -208,8 +207,8 @@ fn effective(head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Vec<Fact> 
     facts.collect()
 }
 
-/// Other metrics than the device time that are not the same, then every change of structure, those
-/// that are ignored last.
+/// Metrics other than the device time whose word is not `same`, then all changes of structure,
+/// ignored ones last.
 pub(crate) fn changes(row: &Row) -> Vec<String> {
     let metrics = row.metrics.iter().filter_map(|metric| {
         let word = metric.change.word;
@@ -222,7 +221,7 @@ pub(crate) fn changes(row: &Row) -> Vec<String> {
     all.map(|change| one_line(&change)).collect()
 }
 
-/// The last lines that a worker printed before it failed, where an entry has some.
+/// The last lines that a worker printed before it failed, if there are any.
 pub(crate) fn log(entry: &Entry, most: usize) -> Option<String> {
     match &entry.outcome {
         Outcome::Failed { log, .. } if !log.trim().is_empty() => Some(tail(&clean(log), most)),
@@ -230,7 +229,7 @@ pub(crate) fn log(entry: &Entry, most: usize) -> Option<String> {
     }
 }
 
-/// The end of a log, which names what a worker died of.
+/// The end of a log, which names the cause of a failure.
 fn tail(log: &str, most: usize) -> String {
     let skipped = log.chars().count().saturating_sub(most);
     let end: String = log.chars().skip(skipped).collect();

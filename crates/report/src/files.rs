@@ -1,4 +1,4 @@
-//! The edge: rendered reports become files, whole or not at all.
+//! Writes rendered reports into files, atomically.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -11,13 +11,13 @@ use super::{Format, RenderError, Report, names};
 use regatta_core::output::{OutputError, draft, is_special, resolved};
 pub use regatta_core::output::{check_folder, check_writable, place};
 
-/// Why a report could not be written; the message names the path and the fix.
+/// The reason why a report could not be written. The message names the path and the fix.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// Nothing can be written there.
+    /// The path cannot be written.
     #[error(transparent)]
     Target(#[from] OutputError),
-    /// There is nothing to write.
+    /// The report could not be rendered.
     #[error(transparent)]
     Render(#[from] RenderError),
 }
@@ -26,7 +26,7 @@ fn unwritten(path: &Path, error: io::Error) -> WriteError {
     WriteError::Target(OutputError::advised(path, &error))
 }
 
-/// Writes a file so that a reader sees the old one or the new one, never a part.
+/// Writes a file atomically: a reader sees the old file or the new one.
 ///
 /// # Errors
 /// When its directory cannot be created or written.
@@ -34,15 +34,15 @@ pub fn write(path: &Path, text: &str) -> Result<(), WriteError> {
     write_as_made(path, |out| Ok(out.write_all(text.as_bytes())?))
 }
 
-/// The same of a text that is written as it is made.
+/// Writes a file like [`write()`], from a text that is rendered directly into it.
 ///
 /// # Errors
-/// As [`write()`], or when it cannot be made.
+/// As [`write()`], or when rendering fails.
 pub fn write_as_made(
     path: &Path,
     make: impl FnOnce(&mut dyn Write) -> Result<(), RenderError>,
 ) -> Result<(), WriteError> {
-    // By the name that was asked for, not where its link leads.
+    // The error names the requested path, not the target of a link.
     let failed = |error| unwritten(path, error);
     let made = |file: &mut File| {
         let mut out = BufWriter::with_capacity(1 << 16, file);
@@ -62,8 +62,8 @@ pub fn write_as_made(
     draft.keep().map_err(|error| failed(error.error))
 }
 
-/// Appends a text to a file that others append to as well, where it has room below `most` bytes
-/// in all; `false` where it has none.
+/// Appends a text to a file to which others append as well, unless it would grow beyond `most`
+/// bytes; then returns false.
 ///
 /// # Errors
 /// As [`write()`].
@@ -80,11 +80,10 @@ pub fn append(path: &Path, text: &str, most: u64) -> Result<bool, WriteError> {
     Ok(true)
 }
 
-/// Writes every document of a format into a directory, under their own names.
-/// Returns the paths.
+/// Writes every document of a format into a directory, and returns their paths.
 ///
 /// # Errors
-/// When one cannot be rendered or written; those before it are.
+/// When one cannot be rendered or written. Earlier ones are then written.
 pub fn write_format(
     dir: &Path,
     format: Format,
@@ -106,11 +105,11 @@ fn write_document(
     Ok(path)
 }
 
-/// Writes the files of figures into a folder, and removes those of other figures, which an earlier
+/// Writes the files of figures into a folder, and removes files of other figures that an earlier
 /// report left there.
 ///
 /// # Errors
-/// When one cannot be drawn or written; those before it are.
+/// When one cannot be drawn or written. Earlier ones are then written.
 pub fn write_figures(dir: &Path, figures: &[Figure]) -> Result<(), WriteError> {
     let mut stale: Vec<String> = file_names().collect();
     for figure in figures {
@@ -127,11 +126,11 @@ pub fn write_figures(dir: &Path, figures: &[Figure]) -> Result<(), WriteError> {
     Ok(())
 }
 
-/// Writes what stands beside every run, `index.html`, `cases.csv` and `samples.csv`, all at
-/// once: of many cases each takes seconds. Returns the paths, the page first.
+/// Writes the reports of every run, `index.html`, `cases.csv` and `samples.csv`, in parallel, since
+/// each may take seconds for many cases. Returns the paths, the page first.
 ///
 /// # Errors
-/// The first of those that cannot be rendered or written; the others are.
+/// The first error. The other files are written.
 pub fn write_all(dir: &Path, report: &Report) -> Result<Vec<PathBuf>, WriteError> {
     thread::scope(|scope| {
         let formats = [Format::Html, Format::Csv].into_iter();

@@ -1,8 +1,7 @@
-//! Annotations of GitHub Actions: workflow commands that it shows beside a job and its files.
+//! Annotations of GitHub Actions: workflow commands that GitHub shows with a job and its files.
 //!
-//! A step shows ten of each level, so that the verdict comes first, then what is worst, and the
-//! last one says how many there are beyond.
-//! <https://docs.github.com/actions/reference/workflow-commands-for-github-actions>
+//! A step shows only ten of each level, so the verdict comes first, then the worst cases, and the
+//! last annotation has the number of the others.
 
 use std::io::Write;
 
@@ -22,9 +21,9 @@ pub(super) fn write(report: &Report, _: &str, out: &mut dyn Write) -> Result<(),
     Ok(())
 }
 
-/// Annotations of one level that a step shows.
+/// The number of annotations of one level that a step shows.
 const SHOWN: usize = 10;
-/// Longest title and message, in columns.
+/// The longest title and message, in columns.
 const TITLE: usize = 120;
 const MESSAGE: usize = 1000;
 
@@ -45,13 +44,13 @@ impl Annotation {
     }
 }
 
-/// The annotation of a run that has no verdict.
+/// The annotation of a run without a verdict.
 pub fn complaint(why: &str) -> String {
     let message = data(&shorten(&one_line(why), MESSAGE));
     format!("::error title=regatta::{message}")
 }
 
-/// The suite's own file, where the run was asked for by one: there the annotations stand.
+/// The suite's file, if the command names one. The annotations are attached to it.
 fn suite_file<'a>(report: &'a Report) -> Option<&'a str> {
     let suite = report.head.header.suite.arguments.first()?;
     let inside = suite.ends_with(".toml") && !suite.starts_with('/') && !suite.contains("..");
@@ -61,7 +60,7 @@ fn suite_file<'a>(report: &'a Report) -> Option<&'a str> {
 fn annotations(report: &Report) -> Vec<Annotation> {
     let judgement = report.judgement;
     let level = match judgement.verdict.outcome {
-        // A part of a suite is named where all of it passed, too.
+        // A filtered run is named even if it passed.
         VerdictOutcome::Passed if judgement.head.filter.is_some() => "notice",
         VerdictOutcome::Passed => return Vec::new(),
         VerdictOutcome::Failed => "error",
@@ -85,7 +84,7 @@ fn annotations(report: &Report) -> Vec<Annotation> {
     annotations
 }
 
-/// Those that are shown, after so many others of their level; the last one counts the rest.
+/// Limits annotations of a level that already has `before` others; the last one counts the rest.
 fn bounded(mut all: Vec<Annotation>, before: usize) -> Vec<Annotation> {
     let room = SHOWN - before;
     if all.len() > room {
@@ -120,14 +119,14 @@ fn violation(result: &ExpectationResult) -> Annotation {
     }
 }
 
-/// A message, of which nothing ends the command.
+/// Escapes a message, so that nothing in it ends the command.
 fn data(text: &str) -> String {
     text.replace('%', "%25")
         .replace('\r', "%0D")
         .replace('\n', "%0A")
 }
 
-/// A property, which ends at a comma or a colon.
+/// Escapes a property, which a comma or a colon would end.
 fn property(text: &str) -> String {
     data(text).replace(':', "%3A").replace(',', "%2C")
 }

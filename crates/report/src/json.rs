@@ -1,6 +1,6 @@
-//! JSON: the judgement as one document, and a list of metrics as other tools have it. None of
-//! those knows a verdict: what is in them is measured, not judged, and a case without a time is
-//! left out.
+//! JSON: the judgement as one document, and lists of metrics in the formats of other tools. Those
+//! formats have no verdicts: they contain measured values only, and leave out a case without a
+//! time.
 
 use std::io::Write;
 
@@ -21,7 +21,7 @@ struct Envelope<'a> {
     kind: &'static str,
     /// The version of regatta that measured.
     tool: &'a str,
-    /// 0, 1 or 3, as the command ends.
+    /// The exit code of the command: 0, 1 or 3.
     exit_code: u8,
     #[serde(flatten)]
     judgement: &'a Judgement,
@@ -33,7 +33,7 @@ pub fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
     generator.subschema_for::<Envelope>()
 }
 
-/// Writes `judgement.json`. Numbers that JSON cannot hold read `null`.
+/// Writes `judgement.json`. Numbers that JSON cannot represent become `null`.
 pub(super) fn judgement(report: &Report, _: &str, out: &mut dyn Write) -> Result<(), RenderError> {
     document(report.judgement, &report.head.header.tool, out)
 }
@@ -81,8 +81,8 @@ pub(super) fn bencher(report: &Report, _: &str, out: &mut dyn Write) -> Result<(
 }
 
 /// Writes `benchmark-action.json`, the `customSmallerIsBetter` of github-action-benchmark:
-/// <https://github.com/benchmark-action/github-action-benchmark>. Half of what lies between the
-/// fastest and the slowest invocation is its range.
+/// <https://github.com/benchmark-action/github-action-benchmark>. The range is half of the
+/// difference between the slowest and the fastest invocation.
 pub(super) fn benchmark_action(
     report: &Report,
     _: &str,

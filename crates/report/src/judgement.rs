@@ -1,4 +1,5 @@
-//! A judgement as a document: the terminal's answer, the comment, and parts of the page.
+//! A judgement as a document: the answer for the terminal, the comment on a pull request, and parts
+//! of the page.
 
 use std::collections::HashSet;
 
@@ -15,20 +16,20 @@ use regatta_judge::judgement::{
 use regatta_judge::largest_slowdown;
 use regatta_worker::units::{Ratio, counted};
 
-/// Rows of a list of a comment.
+/// The largest number of rows in a list of a comment.
 pub(crate) const MAX_MARKDOWN: usize = 40;
 
-/// Rows of a list on a terminal, where not all were asked for.
+/// The largest number of rows in a list on a terminal, without `--all`.
 const MAX_TERMINAL: usize = 20;
 
-/// Cases of a run without a base that are all printed unasked.
+/// The largest number of cases of a run without a base that are printed without `--all`.
 const FEW: usize = 60;
 
-/// The first rows of a list have all their paragraphs; of the others those that name something
-/// of their variant for the first time.
+/// The number of rows of a list that have all their paragraphs. Later rows have them only if they
+/// name something about their variant for the first time.
 const IN_FULL: usize = 5;
 
-/// Changes of structure of a case, besides those that a cause names.
+/// The largest number of structural changes of a case, besides those that a cause names.
 const MAX_STRUCTURE: usize = 3;
 
 /// The limit of a list.
@@ -44,7 +45,7 @@ impl Lists {
         &all[..all.len().min(self.most)]
     }
 
-    /// `and 5 more, which --all prints`; empty where nothing is left out.
+    /// `and 5 more, which --all prints`; empty if nothing is left out.
     pub(crate) fn rest(&self, count: usize) -> String {
         match count.saturating_sub(self.most) {
             0 => String::new(),
@@ -53,7 +54,7 @@ impl Lists {
     }
 }
 
-/// The answer for a terminal: of `all` cases, or of those that changed.
+/// The answer for a terminal, about all cases if `all`, else about those that changed.
 pub fn terminal(judgement: &Judgement, all: bool) -> Document {
     let lists = Lists {
         most: if all { usize::MAX } else { MAX_TERMINAL },
@@ -65,7 +66,7 @@ pub fn terminal(judgement: &Judgement, all: bool) -> Document {
     let body = &mut document.body;
     body.extend(answer(&summary, lists));
     if judgement.structure_only {
-        // No case has a time, and the lists have each change of structure.
+        // No case has a time, and the lists have all changes of structure.
     } else if judgement.base.is_none() && !judgement.rows.is_empty() {
         body.extend(every_alone(&judgement.rows, lists));
     } else if all {
@@ -146,7 +147,7 @@ pub(crate) fn verdict(judgement: &Judgement) -> Document {
     }
 }
 
-/// The largest slowdown that the intervals allow, or the least gain.
+/// The largest slowdown that the intervals allow, or the smallest gain.
 fn at_most(most: Ratio) -> String {
     if most < Ratio(0.9995) {
         return format!("Each case is at least {}.", most.in_words());
@@ -202,8 +203,8 @@ pub(crate) fn list(kind: RowList, rows: &[&Row], lists: Lists) -> [Block; 2] {
     [title, Block::Table(table)]
 }
 
-/// The causes, metrics and kinds of structure that a row names, with its variant: two functions are
-/// slower for two reasons.
+/// The causes, metrics and kinds of structure that a row names, together with its variant, because
+/// two functions may be slower for different reasons.
 fn named(row: &Row) -> Vec<String> {
     let causes = row.findings.iter().map(|finding| finding.cause.to_string());
     let metrics = row
@@ -217,7 +218,7 @@ fn named(row: &Row) -> Vec<String> {
     names.map(|name| format!("{variant} {name}")).collect()
 }
 
-/// The paragraphs below a case: its reason, and `in_full` the causes, then at most `most` other
+/// The paragraphs below a case: its reason and, if `in_full`, the causes and at most `most` other
 /// changes.
 fn paragraphs(row: &Row, in_full: bool, most: usize) -> Vec<String> {
     let mut paragraphs: Vec<String> = row.reason.iter().cloned().collect();
@@ -241,11 +242,12 @@ fn paragraphs(row: &Row, in_full: bool, most: usize) -> Vec<String> {
     paragraphs
 }
 
-/// Two changes this close read as one.
+/// Two changes that differ by less than this look the same to a reader.
 const SAME_CHANGE: f64 = 0.05;
 
-/// A change is the middle of all differences, of pairs that of samples in turn. Where some starts are
-/// slow, or load comes and goes, the two times of a row do not give it.
+/// A sentence for a change that does not follow from the two times of its row. The change is the
+/// median of all differences, or that of pairs whose samples took turns, which differs from the
+/// ratio of medians if some starts are slow or load varies.
 fn apart_from_medians(metric: &MetricRow) -> Option<String> {
     let medians = Ratio(metric.head / metric.base);
     let change = &metric.change;
@@ -262,8 +264,8 @@ fn apart_from_medians(metric: &MetricRow) -> Option<String> {
     (!follows).then_some(words)
 }
 
-/// The time breakdowns of a case, a sentence each; all but the device time's begin with the
-/// metric: `host time +299.0 µs = launches +120, not explained +179`.
+/// The breakdowns of a case's times, one sentence each. All but that of the device time begin with
+/// the metric: `host time +299.0 µs = launches +120, not explained +179`.
 pub(crate) fn accounts(row: &Row) -> Vec<String> {
     let accounts = row.metrics.iter().filter_map(|metric| {
         let account = metric.account.as_ref()?;
@@ -275,7 +277,7 @@ pub(crate) fn accounts(row: &Row) -> Vec<String> {
     accounts.collect()
 }
 
-/// All of a case: its first metric, the others that got worse, and its paragraphs.
+/// The full explanation of a case: its first metric, the others that got worse, and its paragraphs.
 pub(crate) fn explanation(row: &Row) -> Vec<String> {
     let first = row.first_metric().map(|metric| metric.metric);
     let parts = evidence(row).into_iter();
@@ -287,7 +289,7 @@ pub(crate) fn explanation(row: &Row) -> Vec<String> {
     lines
 }
 
-/// Paragraphs that all cases of a list share, where they are several.
+/// The paragraphs that all cases of a list share, if there are several cases.
 fn of_all(rows: &[&Row], paragraphs: impl Fn(&Row, bool) -> Vec<String>) -> Vec<String> {
     let Some((first, others)) = rows.split_first().filter(|(_, others)| !others.is_empty()) else {
         return Vec::new();
@@ -303,8 +305,8 @@ fn of_all(rows: &[&Row], paragraphs: impl Fn(&Row, bool) -> Vec<String>) -> Vec<
     all
 }
 
-/// A case by its device time first, then the other metrics that got worse or may be, and CPU time
-/// where it decided.
+/// The rows of a case: its device time, the other metrics that got worse or may be worse, and CPU
+/// time if it decided.
 fn metrics(row: &Row) -> Vec<TableRow> {
     let mut shown: Vec<&MetricRow> = row.metric(Metric::Device).into_iter().collect();
     let first = row.first_metric();
@@ -335,7 +337,7 @@ fn metrics(row: &Row) -> Vec<TableRow> {
     lines.collect()
 }
 
-/// A metric's name, where it is not the device time.
+/// A metric's name; empty for the device time.
 fn not_device(metric: Metric) -> String {
     match metric {
         Metric::Device => String::new(),
@@ -343,7 +345,7 @@ fn not_device(metric: Metric) -> String {
     }
 }
 
-/// Violated expectations, the worst first and with it all others of the same name.
+/// Violated expectations, the worst first, each together with all others of the same name.
 fn violated(violated: &[&ExpectationResult], lists: Lists) -> Vec<Block> {
     if violated.is_empty() {
         return Vec::new();
@@ -363,7 +365,7 @@ fn violated(violated: &[&ExpectationResult], lists: Lists) -> Vec<Block> {
     blocks
 }
 
-/// Cases of expectations: the value of each, its bound, and the case it is compared with.
+/// A table of expectations: the value of each case, its bound, and the reference.
 pub(crate) fn expectations(all: &[&ExpectationResult]) -> Table {
     let rows = all.iter().map(|one| {
         let against = one.against.iter().map(|id| format!("of {id}"));
@@ -396,7 +398,7 @@ pub(crate) fn mismatches(all: &[Mismatch], lists: Lists) -> Block {
     Block::Table(table.with_rest(lists.rest(all.len())))
 }
 
-/// Every case of a run without a base: what it takes, its rate, and the range of its invocations.
+/// Every case of a run without a base: its time, its rate, and the range of its invocations.
 fn every_alone(rows: &[Row], lists: Lists) -> Vec<Block> {
     let all = rows.len();
     let most = if all <= FEW { all } else { lists.most };

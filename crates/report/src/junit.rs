@@ -1,9 +1,9 @@
 //! JUnit XML for the test view of a CI system.
 //!
-//! A case is a test, named by its full id: GitLab drops all but the first of
-//! equal names. Regressed is a `failure`, error and missing are an `error`, inconclusive and
-//! skipped are `skipped`, with their reason. The verdict is a test of its own, so that an
-//! inconclusive run is never green.
+//! A case is a test, named by its full id, because GitLab keeps only the first of equal names.
+//! Regressed is a `failure`, error and missing are an `error`, inconclusive and skipped are
+//! `skipped`, with their reason. The verdict is a test of its own, so that an inconclusive run is
+//! never green.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -23,10 +23,10 @@ pub(super) fn write(report: &Report, _: &str, out: &mut dyn Write) -> Result<(),
     Ok(document(report.judgement, out)?)
 }
 
-/// Longest `message` attribute, in columns; the body has more of the text.
+/// The longest `message` attribute, in columns; the body has more of the text.
 const MESSAGE: usize = 200;
 
-/// Longest body, in columns.
+/// The longest body, in columns.
 const BODY: usize = 20_000;
 
 /// One `testcase`.
@@ -38,7 +38,7 @@ struct Test {
     problem: Option<(&'static str, &'static str, String, String)>,
 }
 
-/// Every test, made when it is asked for: twice, to be counted and to be written.
+/// Every test, made lazily: once to count them and once to write them.
 fn tests(judgement: &Judgement) -> impl Iterator<Item = Test> {
     let verdict = std::iter::once_with(|| verdict(&judgement.verdict));
     let rows = judgement.rows.iter().map(case);

@@ -1,7 +1,7 @@
-//! Short case ids: what all of a list have in common stands once, the rest in each label.
+//! Short case ids: the tokens that all ids of a list share are printed once, the others in each
+//! label.
 //!
-//! Nothing is renamed: what is left out of an id stands in what the list has in common, token
-//! by token.
+//! Nothing is renamed: every token that a label leaves out is among the shared ones.
 
 use std::collections::BTreeSet;
 
@@ -42,7 +42,7 @@ impl Tokens {
         variant.chain(&self.problem).chain(&self.params)
     }
 
-    /// As the id has them, without these.
+    /// The tokens in the form of an id, without the common ones.
     fn without(&self, common: &[String]) -> String {
         let left = |tokens: &[String]| -> String {
             let tokens = tokens.iter().filter(|token| !common.contains(token));
@@ -56,7 +56,8 @@ impl Tokens {
 }
 
 impl<'a> Labels<'a> {
-    /// Labels of these cases. A single case has its id, and so have all if one id does not parse.
+    /// The labels of these cases. A single case keeps its id; if one id does not parse, all keep
+    /// theirs.
     pub fn new(ids: impl IntoIterator<Item = &'a CaseId>) -> Labels<'a> {
         let ids: Vec<&CaseId> = ids.into_iter().collect();
         let common = match ids.len() {
@@ -74,13 +75,13 @@ impl<'a> Labels<'a> {
         (!self.common.is_empty()).then(|| one_line(&self.common.join(", ")))
     }
 
-    /// The same, token by token.
+    /// The shared tokens, one by one.
     pub fn shared(&self) -> &[String] {
         &self.common
     }
 
-    /// The label of a case among the others: the tokens that they do not share. A case that is not
-    /// among them has its id.
+    /// The label of a case: the tokens that not all share. A case that is not in the list has its
+    /// id.
     pub fn label(&self, id: &CaseId) -> String {
         let case = id.case().ok().filter(|_| !self.ids.is_empty());
         let Some(case) = case else {
@@ -92,8 +93,8 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// The axes that the id of a case leaves out and other ids name: `num_splits_key=auto`,
-    /// `forward`. The id itself if every axis is named.
+    /// The axes that a case's id leaves out and other ids name: `num_splits_key=auto`, `forward`.
+    /// The id itself if it names every axis.
     fn unsaid(&self, case: &Case) -> String {
         let all = self.ids.iter().filter_map(|id| id.case().ok());
         let all: Vec<_> = all.collect();

@@ -1,8 +1,8 @@
-//! Reports of runs and comparisons: one file a format.
+//! Reports of runs and comparisons: one source file for each format.
 //!
-//! Values in, text out: nothing here reads a clock or a device, and only
-//! [`files`] writes. Every text that came from outside the process (a worker's
-//! reason, a kernel's name, a path) passes [`text`] before it is shown.
+//! The crate turns values into text: nothing in it reads a clock or a device, and only [`files`]
+//! writes. Every text from outside the process (a worker's reason, a kernel's name, a path) passes
+//! [`text`] before it is shown.
 
 pub mod bisect;
 mod by_axes;
@@ -55,18 +55,18 @@ pub struct Report<'a> {
     pub judgement: &'a Judgement,
     /// The run; its entries may be in files.
     pub head: &'a Run,
-    /// The run, reduced as the judge saw it.
+    /// The run, reduced to the values that were judged.
     pub side: &'a Side,
-    /// The files of its entries, for their samples; none of a baseline, which keeps medians alone.
+    /// The files of its entries, for their samples; empty for a baseline, which has only medians.
     pub files: &'a [PathBuf],
     /// The base of the comparison, if there is one.
     pub base: Option<&'a Side>,
-    /// The files of the base's entries, likewise.
+    /// The files of the base's entries.
     pub base_files: &'a [PathBuf],
 }
 
 impl Report<'_> {
-    /// Shows each entry of the run, or of some cases, in the order measured.
+    /// Calls `look` with each entry of the run, or of some cases, in the order of measurement.
     pub(crate) fn entries(
         &self,
         cases: Option<&HashSet<&str>>,
@@ -77,7 +77,7 @@ impl Report<'_> {
         run_file::entries(self.files, cases, look)
     }
 
-    /// Shows each entry of the base, of some cases, by their names in the run.
+    /// Calls `look` with each entry of some cases of the base, under their ids in the run.
     pub(crate) fn base_entries(
         &self,
         cases: &HashSet<&str>,
@@ -101,15 +101,14 @@ impl Report<'_> {
 }
 
 /// One rendered file.
-/// The file name in a report's directory.
 pub struct RenderedFile {
-    /// The text of the file.
+    /// The name of the file in a report's directory.
     pub name: &'static str,
     /// The text of the file.
     pub text: String,
 }
 
-/// Why a report could not be rendered.
+/// The reason why a report could not be rendered.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
     /// A table could not be written.
@@ -129,7 +128,7 @@ pub enum RenderError {
     /// The judgement could not be written as JSON.
     #[error("cannot write the judgement as JSON: {0}")]
     Json(#[from] serde_json::Error),
-    /// The run's file, which holds its samples, cannot be read any more.
+    /// The run's file, which has its samples, can no longer be read.
     #[error("cannot read the samples again: {0}")]
     Samples(#[from] RecordError),
     /// Writing the report failed.
@@ -137,10 +136,10 @@ pub enum RenderError {
     Output(#[from] io::Error),
 }
 
-/// Writes the document of this name, as it is made.
+/// Renders the document with a name directly into a writer.
 type Writer = fn(&Report, &str, &mut dyn Write) -> Result<(), RenderError>;
 
-/// A format a report can be written in.
+/// A format of reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Format {
     /// One self-contained page.
@@ -149,9 +148,9 @@ pub enum Format {
     Csv,
     /// The judgement as one document.
     Json,
-    /// For the test view of a CI system.
+    /// JUnit XML for the test view of a CI system.
     Junit,
-    /// For a comment on a pull request.
+    /// Markdown for a comment on a pull request.
     Markdown,
     /// Workflow commands of GitHub Actions: annotations.
     Github,
@@ -165,8 +164,8 @@ pub enum Format {
     Figures,
 }
 
-/// Every format: its name on the command line, what it is, the documents of it that are made of a
-/// run, the one that matters most first, and what writes one of them.
+/// Every format: its name on the command line, its description, the documents that it makes of a
+/// run (the most important first), and the function that writes one of them.
 #[rustfmt::skip]
 const FORMATS: [(Format, &str, &str, &[&str], Writer); 10] = [
     (Format::Html, "html", "one self-contained page", &["index.html"], html::write),
@@ -198,12 +197,11 @@ impl Format {
     }
 }
 
-/// The documents of a report in one format, the one that matters most first:
-/// one each, but for [`Format::Csv`], which has `cases.csv` and `samples.csv`.
+/// The documents of a report in one format, the most important first: one document, or `cases.csv`
+/// and `samples.csv` for [`Format::Csv`].
 ///
 /// # Errors
-/// Only for what no values should bring about: a template or a figure that does
-/// not fit its own data.
+/// Only for a fault of this program: a template or a figure that does not fit its own data.
 pub fn render(format: Format, report: &Report) -> Result<Vec<RenderedFile>, RenderError> {
     let documents = names(format).iter().map(|name| {
         let mut bytes = Vec::new();
@@ -214,17 +212,17 @@ pub fn render(format: Format, report: &Report) -> Result<Vec<RenderedFile>, Rend
     documents.collect()
 }
 
-/// The names of the documents of a format, the one that matters most first; none where it is not
+/// The names of the documents of a format, the most important first; empty if the format is not
 /// made of a run.
 pub fn names(format: Format) -> &'static [&'static str] {
     FORMATS[format as usize].3
 }
 
-/// Writes one document of a report, as it is made: of many cases it is never in memory as a
-/// whole.
+/// Renders one document of a report directly into a writer, since one of many cases is too large
+/// for memory.
 ///
 /// # Errors
-/// When the writer takes no more, or the run's file cannot be read again; and as [`render`].
+/// When the writer fails, or the run's file cannot be read again; and as [`render`].
 pub fn write(
     format: Format,
     report: &Report,
@@ -234,8 +232,8 @@ pub fn write(
     FORMATS[format as usize].4(report, name, out)
 }
 
-/// The document of a judgement that has no run, where the format has one: what a CI reads of a
-/// gate that was refused before it measured.
+/// The document of a judgement without a run, if the format has one. A CI system reads it if a gate
+/// was refused before it measured.
 ///
 /// # Errors
 /// As [`render`].

@@ -1,7 +1,7 @@
 //! A document as Markdown, for a comment on a pull request.
 //!
-//! GitHub refuses comments of more than 65,536 characters, so a document ends before
-//! [`LARGEST`] bytes and names what it left out.
+//! GitHub refuses comments of more than 65,536 characters, so a document ends before [`LARGEST`]
+//! bytes and says what it left out.
 
 use std::fmt::Write;
 use std::io;
@@ -27,7 +27,7 @@ fn mark(suite: &str) -> String {
     format!("<!-- regatta: {} -->\n", plain_name(suite))
 }
 
-/// A verdict that has no run, with its reason. `judgement.suite` is as the command names it.
+/// A verdict without a run, with its reason. `judgement.suite` is as the command names it.
 pub(super) fn refusal(judgement: &Judgement) -> String {
     let suite = Path::new(&judgement.suite).file_stem();
     let suite = suite.map_or(judgement.suite.as_str().into(), |stem| {
@@ -43,10 +43,10 @@ pub(super) fn refusal(judgement: &Judgement) -> String {
     mark(&suite) + &document.markdown()
 }
 
-/// Columns of one paragraph at the most.
+/// The longest paragraph, in columns.
 const REASON: usize = 240;
 
-/// Bytes of a document at the most, but for one last line.
+/// The largest document in bytes, without its last line.
 const LARGEST: usize = 60_000;
 
 impl Document {
@@ -157,12 +157,12 @@ fn table(out: &mut String, table: &Table) -> std::fmt::Result {
     }
 }
 
-/// Text as Markdown prose, on one line, also inside a table.
+/// Text as Markdown prose on one line, which is also valid inside a table.
 fn prose(text: &str) -> String {
     escaped(&shorten(text, REASON))
 }
 
-/// The same of a line that is not cut.
+/// Escapes a line as Markdown prose without shortening it.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
@@ -170,7 +170,7 @@ fn escaped(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '&' => out.push_str("&amp;"),
-            // An invisible comment keeps people and issues from being called.
+            // An empty comment keeps GitHub from linking people and issues.
             '@' | '#' => {
                 out.push(c);
                 out.push_str("<!---->");
@@ -185,7 +185,7 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// Text from outside as a code span, on one line, also inside a table.
+/// Text from outside as a code span on one line, which is also valid inside a table.
 fn code(text: &str) -> String {
     let text = shorten(&one_line(text), REASON);
     // A code span cannot hold a backtick, nor a table's cell a bar.

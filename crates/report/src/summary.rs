@@ -1,4 +1,4 @@
-//! The order of importance of a judgement's rows, the same in every format.
+//! Sorts a judgement's rows by importance, equally for every format.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use regatta_measure::laps::TimeSpent;
 use regatta_worker::joined::Joined;
 use regatta_worker::units::{Elapsed, Nanoseconds, Share};
 
-/// Lists of cases, what to act upon first.
+/// The lists of cases, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum RowList {
     /// Wrong results, crashes and hangs.
@@ -22,7 +22,7 @@ pub(crate) enum RowList {
     Missing,
     /// Cases that may be worse.
     Inconclusive,
-    /// A change of structure that the suite lets pass, by what is known of the times.
+    /// Cases whose change of structure does not fail, by the verdict on their times.
     RestructuredAsFast,
     RestructuredInconclusive,
     Restructured,
@@ -30,7 +30,7 @@ pub(crate) enum RowList {
 }
 
 impl RowList {
-    /// The list of a row; `None`: it is counted alone.
+    /// The list of a row; `None` if it is only counted.
     pub(crate) fn of_row(row: &Row) -> Option<RowList> {
         let restructured = !row.findings.is_empty() || row.worth_telling().next().is_some();
         match row.word {
@@ -69,11 +69,11 @@ impl RowList {
     }
 }
 
-/// A judgement sorted by what a reader has to act upon.
+/// A judgement's rows, sorted by urgency.
 pub(crate) struct SortedRows<'a> {
-    /// The places of all rows, those of a list first; of each list those that changed most.
+    /// The indices of all rows: those in a list first, sorted by the size of the change.
     pub(crate) places: Vec<usize>,
-    /// Lists with a row, in the same order.
+    /// The lists that are not empty, with their rows in the same order.
     pub(crate) lists: BTreeMap<RowList, Vec<&'a Row>>,
     /// Violated expectations, the worst first.
     pub(crate) violated: Vec<&'a ExpectationResult>,
@@ -84,7 +84,7 @@ impl<'a> SortedRows<'a> {
         let rows = &judgement.rows;
         let rank = |row: &Row| {
             let list = RowList::of_row(row);
-            // Those of no list come last, of them the inconclusive first.
+            // Rows in no list come last, inconclusive ones first among them.
             let open = row.word == Word::Inconclusive;
             (list.is_none(), list, !open, row.word)
         };
@@ -125,8 +125,8 @@ impl<'a> SortedRows<'a> {
     }
 }
 
-/// A row in a line's worth of words, a part each: the metric where it is not the device time,
-/// what the base took, what the head takes, and the change with its interval.
+/// The parts of a one-line text for a row: the metric unless it is the device time, the base's
+/// time, the head's time, and the change with its interval.
 pub(crate) fn evidence(row: &Row) -> Option<Vec<String>> {
     let Some(metric) = row.first_metric() else {
         return Some(vec![row.head.as_ref()?.median_ns.to_string()]);
@@ -140,7 +140,7 @@ pub(crate) fn evidence(row: &Row) -> Option<Vec<String>> {
     Some(parts.chain(metric.change.interval()).collect())
 }
 
-/// The command that gives the verdict again of the cases whose id matches `pattern`.
+/// The command that reproduces the verdict for the cases whose id matches `pattern`.
 pub(crate) fn reproduce(report: &Report, pattern: &str) -> String {
     let header = &report.head.header;
     let suite = &header.suite;
@@ -176,11 +176,12 @@ pub(crate) fn reproduce(report: &Report, pattern: &str) -> String {
     shell_command(&words)
 }
 
-/// The smallest share of the whole that is printed by name.
+/// The smallest share of the total that is printed by name.
 const MIN_SHARE: Share = Share(0.005);
 
-/// `2 min 41 s: base 70 s, head 71 s, checking clocks 2 s, starting workers 9 s`. `took` is all of
-/// it, the rest what the phases of each side took; `base` is that of one that was measured in turn.
+/// `2 min 41 s: base 70 s, head 71 s, checking clocks 2 s, starting workers 9 s`. `took` is the
+/// total; the others are the phases of the sides. `base` is present if a base was measured in
+/// pairs.
 pub fn took(took: Nanoseconds, head: TimeSpent, base: Option<TimeSpent>) -> String {
     let mut all = head;
     all += base.unwrap_or_default();

@@ -11,22 +11,22 @@ use crate::text::{shorten, shorten_middle, width, wrap};
 use regatta_worker::case::CaseId;
 use regatta_worker::joined::Joined;
 
-/// Widest line.
+/// The widest line, in columns.
 pub const COLUMNS: usize = 80;
 
-/// Longest paragraph below a line, in columns; the whole of it is in the other formats.
+/// The longest paragraph below a line, in columns; other formats have the full text.
 const REASON: usize = 320;
 
-/// Columns before a line of a table or a list.
+/// The indentation of a table or a list, in columns.
 const INDENT: usize = 2;
 
-/// Columns between two columns.
+/// The gap between two columns of a table.
 const GAP: usize = 2;
 
-/// Columns between the first line of a paragraph and its others.
+/// The further indentation of a paragraph's lines after the first.
 const FURTHER: usize = 2;
 
-/// Columns before what belongs to a line.
+/// The indentation of text that belongs to a line.
 const BELOW: usize = 4;
 
 fn style(tone: Tone) -> Option<Style> {
@@ -43,11 +43,11 @@ fn strong(tone: Tone) -> Style {
 }
 
 impl Document {
-    /// The text for a terminal, at most [`COLUMNS`] wide but for commands, logs and long paths;
-    /// colour is all that `colour` adds.
+    /// The text for a terminal, at most [`COLUMNS`] wide except for commands, logs and long paths.
+    /// `colour` adds only colour.
     pub fn text(self, colour: bool) -> String {
         let mut bytes = Vec::new();
-        // Memory takes all that is written.
+        // Writing into memory does not fail.
         let _ = self.write(colour, &mut bytes);
         String::from_utf8_lossy(&bytes).into_owned()
     }
@@ -55,7 +55,7 @@ impl Document {
     /// Writes [`Document::text`] line by line.
     ///
     /// # Errors
-    /// When the writer takes no more.
+    /// When the writer fails.
     pub fn write(mut self, colour: bool, out: &mut dyn Write) -> io::Result<()> {
         self.clean();
         let mut screen = Screen {
@@ -100,14 +100,14 @@ impl Screen<'_> {
         self.is_empty = false;
     }
 
-    /// An empty line, but for the first of all.
+    /// An empty line, except at the beginning.
     fn gap(&mut self) {
         if !self.is_empty {
             self.line("");
         }
     }
 
-    /// A paragraph, its first line at `indent`, the others `further`.
+    /// A paragraph whose first line is indented by `indent`, and the others by `further` more.
     fn paragraph(&mut self, indent: usize, further: usize, text: &str) {
         for (number, line) in wrap(text, COLUMNS - indent - further).iter().enumerate() {
             let indent = indent + if number == 0 { 0 } else { further };
@@ -203,7 +203,7 @@ impl Screen<'_> {
             }
             Block::Command(words) => {
                 let whole = words.join(" ");
-                // It is never cut: broken between its words where it is too long for a line.
+                // A command is never cut. If it is too long for a line, it is broken between words.
                 if whole.len() + BELOW <= COLUMNS {
                     self.line(format!("    {whole}"))
                 } else {
@@ -214,7 +214,8 @@ impl Screen<'_> {
         }
     }
 
-    /// A label that leaves no room for its figures has a line of its own: no figure is ever cut.
+    /// Prints a table. A label that leaves no room for its figures gets its own line, since no
+    /// figure is ever cut.
     fn table(&mut self, table: &Table) {
         let rows = &table.rows;
         let (common, labels) = labels(table);
@@ -229,7 +230,7 @@ impl Screen<'_> {
         let widths: Vec<usize> = (0..table.heads.len()).map(widest).collect();
         let figures: usize = widths.iter().map(|wide| GAP + wide).sum();
         let room = COLUMNS.saturating_sub(INDENT + figures);
-        // A line without figures has all of it.
+        // A row without figures may use the full width.
         let figured = |row: &TableRow| row.cells.iter().any(|cell| !cell.is_empty());
         let beside = rows.iter().zip(&labels).filter(|(row, _)| figured(row));
         let beside = beside.map(|(_, (_, label))| width(label));
@@ -259,7 +260,7 @@ impl Screen<'_> {
                 text += &" ".repeat(first - used);
                 let last = row.cells.iter().rposition(|cell| !cell.is_empty());
                 for (place, (figure, wide)) in row.cells.iter().zip(&widths).enumerate() {
-                    // Padded outside the paint, and nothing after the last figure.
+                    // The padding is not coloured, and nothing follows the last figure.
                     text += &" ".repeat(GAP + wide - width(figure));
                     match style(row.tone).filter(|_| place + 1 == widths.len()) {
                         Some(style) => text += &self.paint(figure, style),
@@ -283,7 +284,7 @@ impl Screen<'_> {
 }
 
 /// The tokens that all rows of a table of cases share, and the label of each row. If they share
-/// none, the tokens that the rows of one variant share stand above the first of these rows.
+/// none, the tokens that the rows of a variant share are printed above the first of these rows.
 fn labels(table: &Table) -> (Option<String>, Vec<(Option<String>, String)>) {
     let rows = &table.rows;
     if !table.ids {

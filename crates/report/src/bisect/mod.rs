@@ -19,26 +19,27 @@ use regatta_worker::units::counted;
 
 pub use shown::{page, reading, text};
 
-/// All that is known of a bisect.
+/// The result of a bisect.
 #[derive(Clone, Debug)]
 pub struct Bisect<'a> {
     /// The suite's name.
     pub suite: &'a str,
-    /// Which change is looked for.
+    /// The direction of the change that is searched for.
     pub towards: Towards,
     /// The versions between the ends, both included.
     pub row: &'a [Version],
     /// The comparisons, the answer, and the metric that decided.
     pub searched: &'a Searched,
-    /// The suite, and what of it, as `regatta compare` takes it: `quick`, `--filter`, `cpu`.
+    /// The arguments that select the suite and its cases for `regatta compare`: `quick`,
+    /// `--filter`, `cpu`.
     pub arguments: &'a [String],
 }
 
 impl Bisect<'_> {
-    /// The whole answer as JSON.
+    /// The answer as JSON.
     ///
     /// # Errors
-    /// None that its values could bring about.
+    /// None for any values.
     pub fn json(&self) -> serde_json::Result<String> {
         let spec = |at: usize| &self.row[at].spec;
         let skipped = self.skipped().into_iter();
@@ -80,7 +81,7 @@ impl Bisect<'_> {
         }
     }
 
-    /// Versions that were tried and passed over, with the reason of each.
+    /// Versions that were tried and skipped, with the reason for each.
     fn skipped(&self) -> Vec<(usize, String)> {
         skipped(&self.searched.tried, self.case())
     }
@@ -92,7 +93,7 @@ impl Bisect<'_> {
         }
     }
 
-    /// The words of the command that shows the step again.
+    /// The command that reproduces the comparison around the step.
     fn again(&self) -> Option<Vec<String>> {
         let step = self.found()?;
         let suite = self.arguments.iter().map(|word| shell_quoted(word));
@@ -103,7 +104,8 @@ impl Bisect<'_> {
         }
         Some(words)
     }
-    /// The comparison with the good end of a version that is faster again.
+    /// In a search for a fix, the comparison of the good end with the version after the step, which
+    /// shows the slowdown that is left.
     fn left(&self) -> Option<&CaseReading> {
         let step = self.found()?;
         let closes_step = |tried: &&Tried| tried.low == 0 && self.row[tried.high] == step.after;
@@ -112,7 +114,7 @@ impl Bisect<'_> {
         tried.reading(&step.case.case).filter(|_| fixed)
     }
 
-    /// True where a comparison with the good end decided nothing of the case that was followed.
+    /// True if a comparison with the good end was inconclusive for the case that was followed.
     fn is_undecided(&self) -> bool {
         let case = self.case();
         let ends = self.searched.tried.iter().filter(|tried| tried.low == 0);

@@ -10,7 +10,7 @@ use regatta_measure::versions::bisect::{CaseReading, Ending, FoundStep};
 use regatta_measure::versions::search::Towards;
 use regatta_worker::units::{ARROW, counted};
 
-/// Parts and skipped versions that are listed.
+/// The largest number of parts and of skipped versions that are listed.
 const MAX_LISTED: usize = 8;
 
 /// The change of a case in a comparison: `1.74x slower [1.70x, 1.78x]`.
@@ -24,7 +24,7 @@ pub fn reading(case: &CaseReading) -> Option<String> {
     })
 }
 
-/// The answer, at most eighty columns wide, but for a command, which is never cut.
+/// The answer, at most eighty columns wide except for a command, which is never cut.
 pub fn text(bisect: &Bisect) -> String {
     document(bisect, Vec::new()).text(false)
 }

@@ -11,10 +11,10 @@ use regatta_judge::judgement::Row;
 use regatta_worker::joined::Joined;
 use regatta_worker::units::{Nanoseconds, Rate, Ratio, Share};
 
-/// Colours of lines; those beyond are muted.
+/// The colours of lines; further lines are muted.
 const INKS: [&str; 8] = ["k0", "k1", "k2", "k3", "k4", "k5", "k6", "auto"];
 
-/// Lines of a figure at the most.
+/// The largest number of lines in a figure.
 const MAX_LINES: usize = 12;
 
 fn colour(place: usize) -> &'static str {
@@ -38,11 +38,11 @@ fn fastest<'a>(slice: &Slice<'a>) -> Vec<(f64, &'a str, f64)> {
             }
         }
     }
-    // Bits of positive numbers are in their order.
+    // The bits of positive floats sort like the numbers.
     all.into_values().collect()
 }
 
-/// The plot of a slice: the values that are its labels, and no line yet.
+/// The plot of a slice without lines: its labels are the values of the axis.
 fn plot(slice: &Slice, fastest: &[(f64, &str, f64)], unit: AxisUnit) -> LinePlot {
     let labels = fastest.iter().map(|(at, ..)| (*at, at.to_string()));
     LinePlot {
@@ -144,7 +144,7 @@ pub(super) fn ratios(slice: &Slice) -> Option<Figure> {
     Some(plot.figure("ratio", title, about))
 }
 
-/// The rate of each case against its operations for each byte, under the roof that was measured.
+/// The rate of each case against its operations per byte, under the measured roof.
 pub(super) fn roofline(report: &Report) -> Option<Figure> {
     let header = &report.head.header;
     let mut lines: BTreeMap<&str, PlotLine> = BTreeMap::new();

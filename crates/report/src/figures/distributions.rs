@@ -1,5 +1,5 @@
-//! The samples of a few cases, of both sides alike: each invocation a row of dots, with its side's
-//! median.
+//! The samples of a few cases, drawn alike for both sides: each invocation is a row of dots, with
+//! its side's median.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -16,10 +16,10 @@ use regatta_judge::judgement::{Row, Timing};
 use regatta_worker::case::CaseId;
 use regatta_worker::units::{Share, numbers};
 
-/// Cases of a figure.
+/// The largest number of cases in a figure.
 const MAX_CASES: usize = 5;
 
-/// Samples of each invocation that are drawn.
+/// The largest number of samples drawn for an invocation.
 const MAX_SAMPLES: usize = 120;
 
 /// A case.
@@ -29,7 +29,7 @@ struct SampledCase {
     sides: Vec<SideSamples>,
 }
 
-/// The times of a side in nanoseconds, a list an invocation.
+/// The times of a side in nanoseconds, one list for each invocation.
 struct SideSamples {
     name: &'static str,
     ink: &'static str,
@@ -37,7 +37,7 @@ struct SideSamples {
     invocations: Vec<Vec<f64>>,
 }
 
-/// The figure: of the cases that changed most or, without a base, of those whose invocations differ
+/// The figure of the cases that changed most or, without a base, of those whose invocations differ
 /// most.
 ///
 /// # Errors
@@ -80,7 +80,7 @@ pub(super) fn figure(report: &Report, summary: &SortedRows) -> Result<Option<Fig
     Ok(Some(Figure::new("distributions", title, about, draw)))
 }
 
-/// Range of the invocations' medians over the median.
+/// The range of the invocations' medians divided by the median.
 fn spread(row: &Row) -> f64 {
     let spread = |head: &Timing| (head.max_ns - head.min_ns).share_of(head.median_ns).0;
     row.head.as_ref().map_or(0.0, spread)
@@ -94,7 +94,7 @@ fn case(row: &Row, head: &Samples, base: &Samples) -> SampledCase {
         ("head", "head", &row.head, head),
     ];
     let there = sides.iter().filter(|(_, _, timing, _)| timing.is_some());
-    // Samples of one side beside medians of the other would not be alike.
+    // Samples of one side could not be compared with medians of the other.
     let id = &*row.case.0;
     let sampled = there.clone().all(|(.., samples)| samples.contains_key(id));
     let sides = there.filter_map(|(name, ink, timing, samples)| {
@@ -146,7 +146,7 @@ fn draw(cases: &[SampledCase], wide: f64) -> Sheet {
         let (Some(&low), Some(&high)) = (sorted.first(), sorted.last()) else {
             continue;
         };
-        // Far above most samples the axis is cut off, so that one hiccup does not flatten the others.
+        // The axis ends not far above most samples, so that an outlier does not flatten the others.
         let most = sorted[(sorted.len() - 1) * 97 / 100];
         let high = if high > 2.0 * most { 1.25 * most } else { high };
         let room = 0.04 * (high - low) + 1e-3 * high;

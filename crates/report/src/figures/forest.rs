@@ -13,14 +13,14 @@ use regatta_core::suite::Metric;
 use regatta_judge::judgement::{Judgement, Word};
 use regatta_worker::units::{ARROW, Ratio, Share, counted};
 
-/// Cases of a figure, the worst first.
+/// The largest number of cases in a figure; the worst come first.
 const MAX_CASES: usize = 40;
 
 /// A case.
 struct ForestRow {
     id: String,
     ratio: f64,
-    /// Both ends of its interval, where there are enough invocations for one.
+    /// Both ends of its interval, if there are enough invocations for one.
     interval: Option<(f64, f64)>,
     /// The change as it is printed, and its colour.
     change: String,
@@ -75,7 +75,7 @@ pub(super) fn figure(report: &Report, summary: &SortedRows) -> Option<Figure> {
     }))
 }
 
-/// The finding.
+/// The title: the result of the comparison.
 fn title(judgement: &Judgement, all: usize, threshold: f64) -> String {
     let rows = judgement.rows.iter();
     let devices = rows.filter_map(|row| row.metric(Metric::Device));
@@ -102,7 +102,7 @@ fn title(judgement: &Judgement, all: usize, threshold: f64) -> String {
         (Some(most), ..) => counted(slower.count(), &most),
         (None, Some(_), _) if described.contains("faster") => described.to_owned(),
         (_, Some(most), _) => counted(faster.count(), &most),
-        // Some may be faster: an improvement is shown at the gate's error alone.
+        // Some may be faster, since an improvement is only shown at its own error.
         (.., 0) => format!("No case of {all} is slower by {}", Share(threshold)),
         (.., open) => format!("{open} of {cases} may have changed"),
     }
@@ -129,7 +129,7 @@ fn draw(cases: &[ForestRow], threshold: f64, wide: f64) -> Sheet {
     } else {
         (widest(&|case| (&case.id, 12.0)) + 16.0).min(0.45 * wide)
     };
-    // On a telephone an id has a line of its own.
+    // On a phone, an id has its own line.
     let (row, lower) = if narrow { (42.0, 13.0) } else { (26.0, 0.0) };
     let (top, bottom) = (22.0, 22.0 + row * cases.len() as f64);
     let ends = cases.iter().filter_map(|case| case.interval);
@@ -190,7 +190,7 @@ fn draw(cases: &[ForestRow], threshold: f64, wide: f64) -> Sheet {
         let upper = top + row * place as f64;
         let y = upper + (row + lower) / 2.0;
         if narrow {
-            // No line of the plot crosses a name.
+            // A blank area keeps lines of the plot from crossing a name.
             sheet.area((0.0, upper + 3.0), (wide, upper + 21.0), 1.0, "page");
         }
         let changed = matches!(case.ink, "slow" | "fast");

@@ -1,5 +1,5 @@
-//! Lines over a quantity: times over an axis, a parameter or the runs of a history, and rates under
-//! the roof of a device.
+//! Line plots: times over an axis, a parameter or the runs of a history, and rates under the roof
+//! of a device.
 
 use plotters::style::text_anchor::HPos;
 
@@ -8,7 +8,7 @@ use super::scale::{Scale, is_drawable, short, time_labels};
 use super::{At, Figure, LABEL, Letters, NAME, Sheet};
 use regatta_worker::units::{Rate, Ratio};
 
-/// The quantity upwards.
+/// The unit of the vertical axis.
 #[derive(Clone, Copy, Default)]
 pub(crate) enum AxisUnit {
     /// Nanoseconds.
@@ -16,24 +16,24 @@ pub(crate) enum AxisUnit {
     Time,
     /// Operations a second.
     Flops,
-    /// Times as long.
+    /// A ratio of times.
     Factor,
 }
 
 /// Lines and points on logarithmic axes.
 #[derive(Clone, Default)]
 pub(crate) struct LinePlot {
-    /// The quantity across; empty if the labels say it.
+    /// The name of the horizontal axis; empty if the labels make it clear.
     pub across: String,
-    /// The labels across, each at its value; without any, round values have one.
+    /// The labels of the horizontal axis, each with its value; if empty, round values are labelled.
     pub labels: Vec<(f64, String)>,
-    /// True where the values across are logarithmic too.
+    /// True if the horizontal axis is logarithmic too.
     pub logarithmic: bool,
-    /// The quantity upwards.
+    /// The unit of the vertical axis.
     pub unit: AxisUnit,
-    /// The lines, of which several are named.
+    /// The lines; if there are several, their names are drawn.
     pub lines: Vec<PlotLine>,
-    /// Values from end to end, the word beside each, and its colour.
+    /// Horizontal lines through the plot: the value, the word beside it, and the colour.
     pub levels: Vec<(f64, &'static str, &'static str)>,
     /// The changes of level: the place, and the values before and after it.
     pub steps: Vec<(f64, f64, f64)>,
@@ -49,7 +49,7 @@ pub(crate) struct PlotLine {
     pub name: String,
     /// The colour, as the style sheet names it.
     pub ink: &'static str,
-    /// Each value across with its value upwards; its name is what a pointer sees.
+    /// The points: x, y and the text shown under a pointer.
     pub points: Vec<(f64, f64, String)>,
     pub kind: PlotLineKind,
 }
@@ -60,18 +60,18 @@ pub(crate) enum PlotLineKind {
     /// A line with a dot at each point.
     #[default]
     Dotted,
-    /// Dashes, and smaller dots: a base.
+    /// A dashed line with smaller dots, for a base.
     Dashed,
-    /// Dots alone.
+    /// Dots without a line.
     Apart,
-    /// A line alone: a roof.
+    /// A line without dots, for a roof.
     Bare,
 }
 
-/// A line of more points has no dots.
+/// The largest number of points of a line with dots.
 const MAX_DOTTED: usize = 40;
 
-/// Dots of a line that is dots alone, about.
+/// The approximate number of dots of a line that has only dots.
 const MAX_DOTS: usize = 150;
 
 impl LinePlot {
@@ -101,7 +101,7 @@ impl LinePlot {
             .filter_map(|line| Some((line.draw(&mut sheet, &axes)?, line)))
             .filter(|(_, line)| !line.name.is_empty())
             .collect();
-        // Lines have their names at their ends where there is room; dots have a key.
+        // Lines have their names at their ends if there is room; dots have a key.
         let has_dots = (self.lines.iter()).any(|line| line.kind == PlotLineKind::Apart);
         if !narrow && has_dots {
             key(&mut sheet, &named, (axes.right + 16.0, top + 8.0), wide);
@@ -113,7 +113,7 @@ impl LinePlot {
         sheet
     }
 
-    /// The room that the words of levels and these names take at the right.
+    /// The width of the words of levels and of these names to the right of the plot.
     fn room_beside(&self, wide: f64, named: &[&PlotLine]) -> f64 {
         let names = named.iter().map(|line| width(&line.name, 12.0, true));
         let levels = self.levels.iter();
@@ -213,7 +213,7 @@ impl LinePlot {
         let (x, y) = axes.at(*at, *value);
         let text = format!("{name}: {}", (axes.print)(value));
         sheet.diamond((x, y), 8.0, "auto", text);
-        // Above its line, where the curve never is, and within the figure.
+        // The name is above the mark's line, where the curve never is, and inside the figure.
         let (anchor, x) = if x > axes.middle() {
             (HPos::Right, x + 8.0)
         } else {

@@ -14,13 +14,13 @@ use crate::judgement::Lists;
 use regatta_judge::judgement::Row;
 use regatta_worker::units::{NONE, Ratio, Share, counted};
 
-/// Columns and rows of a picture.
+/// The largest numbers of columns and rows in a picture.
 const MAX: (usize, usize) = (10, 30);
 
-/// Times by variant and shape, the few of the two across.
+/// Times by variant and shape; the fewer of the two are the columns.
 #[derive(Serialize)]
 pub(crate) struct TimesMatrix {
-    /// The finding.
+    /// The title: the result.
     pub title: String,
     /// The parts that all shapes have in common.
     pub about: String,
@@ -35,11 +35,11 @@ pub(crate) struct TimesMatrix {
 /// A case.
 #[derive(Clone, Default, Serialize)]
 pub(crate) struct Cell {
-    /// The time, or in a word why it is missing; empty without a case.
+    /// The time, or a word for the reason why it is missing; empty without a case.
     pub time: String,
-    /// The time over that of the fastest of its shape; empty for the fastest.
+    /// The ratio to the fastest time of its shape; empty for the fastest.
     pub factor: String,
-    /// True where it is the fastest, or as fast by the threshold.
+    /// True if it is the fastest, or within the threshold of it.
     pub fastest: bool,
     /// The address of the case on its page.
     pub link: String,
@@ -59,13 +59,13 @@ fn natural(name: &str) -> String {
     key
 }
 
-/// The shape of a case: what stands between its variant and its parameters.
+/// The shape of a case: the part of its id between the variant and the parameters.
 fn shape(row: &Row) -> &str {
     row.case.0.split(':').nth(1).unwrap_or_default()
 }
 
 impl TimesMatrix {
-    /// The table; `None` where no shape has two variants.
+    /// The table; `None` if no shape has two variants.
     pub(crate) fn new(report: &Report) -> Option<TimesMatrix> {
         let threshold = report.head.header.rules.policy.threshold.0;
         let time = |row: &Row| {
@@ -77,7 +77,7 @@ impl TimesMatrix {
             let key = (natural(shape(row)), shape(row));
             let variants = shapes.entry(key).or_default();
             let cell = variants.entry(variant(row)).or_insert(row);
-            // The automatic parameters, or else the fastest ones.
+            // The case with automatic parameters is taken, or else the fastest.
             let rank = |row: &Row| (row.case.0.matches(':').count(), time(row));
             if rank(row) < rank(cell) {
                 *cell = row;
@@ -88,7 +88,8 @@ impl TimesMatrix {
         let compared = shapes.values().filter(|cells| measured(cells) > 1).count();
         let variants: BTreeSet<&str> = shapes.values().flat_map(BTreeMap::keys).copied().collect();
         let variants: Vec<&str> = variants.into_iter().collect();
-        // Shapes of which a variant is about the fastest, and the fastest.
+        // For each variant, the number of shapes for which it is about the fastest, and the
+        // fastest.
         let mut wins: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
         let mut grid: Vec<Vec<Cell>> = Vec::new();
         for cells in shapes.values() {
@@ -139,7 +140,7 @@ impl TimesMatrix {
             about = format!("{about}; every shape has {common}");
         }
         let variants: Vec<String> = variants.into_iter().map(str::to_owned).collect();
-        // The fewer of the two stand across.
+        // The fewer of the two are the columns.
         let (heads, rows) = if variants.len() > names.len() {
             let column = |place: usize| grid.iter().map(|row| row[place].clone()).collect();
             let rows = variants.into_iter().enumerate();
@@ -226,7 +227,7 @@ impl TimesMatrix {
     }
 }
 
-/// A name in lines of at most this width, broken behind its separators.
+/// Breaks a name after its separators into lines of at most `room` pixels.
 fn broken(name: &str, room: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for part in name.split_inclusive([',', '/']) {

@@ -1,5 +1,5 @@
-//! Figures: each kind is one function that draws plain data as marks on a `Sheet`, and plotters
-//! paints the marks as SVG in a page, and as SVG and PNG in files.
+//! Figures. A function for each kind draws plain data as marks on a `Sheet`, and plotters paints
+//! the marks: as SVG in a page, and as SVG and PNG in files.
 
 mod curves;
 mod distributions;
@@ -33,16 +33,16 @@ pub const KINDS: [&str; 7] = [
     "history",
 ];
 
-/// Width of a picture in pixels, of which a PNG has two each.
+/// The width of a picture in pixels; a PNG has two pixels for each.
 const WIDTH: f64 = 960.0;
 
 /// A figure that is drawn at any width.
 pub struct Figure {
     /// One of [`KINDS`].
     pub kind: &'static str,
-    /// The finding, as a sentence without its full stop.
+    /// The result, as a sentence without its full stop.
     pub title: String,
-    /// The quantity, and the conditions that all of the figure has in common.
+    /// The quantity, and the conditions that the whole figure shares.
     pub about: String,
     /// Draws the marks for a width in pixels.
     draw: Box<dyn Fn(f64) -> Sheet>,
@@ -63,8 +63,8 @@ impl Figure {
         }
     }
 
-    /// The figure as two inline `<svg>`, one for a desk and one for a telephone; the style sheet
-    /// shows one of them, and has their colours.
+    /// The figure as two inline `<svg>` elements, one for wide screens and one for phones. The
+    /// style sheet shows one of them, and has their colours.
     ///
     /// # Errors
     /// When the backend fails.
@@ -149,7 +149,7 @@ pub fn of_run(report: &Report) -> Result<Vec<Figure>, RenderError> {
     Ok(figures.into_iter().flatten().collect())
 }
 
-/// The figure on which the page of a comparison opens.
+/// The first figure on the page of a comparison.
 pub(crate) fn changes(report: &Report, summary: &SortedRows) -> Option<Figure> {
     forest::figure(report, summary)
 }
@@ -164,7 +164,7 @@ pub(crate) fn along_axes(report: &Report) -> Vec<Figure> {
 #[derive(Clone, Copy)]
 struct Letters(f64, &'static str, bool);
 
-/// Letters of axes, of names, and of what stands beside them.
+/// The letters of axes, of names, and of the text beside names.
 const LABEL: Letters = Letters(11.0, "muted", false);
 const NAME: Letters = Letters(12.0, "text", false);
 const ASIDE: Letters = Letters(12.0, "muted", false);
@@ -176,7 +176,7 @@ pub(crate) struct Sheet {
     marks: Vec<InkedShape>,
 }
 
-/// A shape in a colour, named as in the style sheet, with a text for who points at it.
+/// A shape with its colour, named as in the style sheet, and the text shown under a pointer.
 struct InkedShape {
     shape: Drawn,
     ink: &'static str,
@@ -188,7 +188,7 @@ enum Drawn {
     /// A filled polygon, and its opacity.
     Area(Vec<At>, f64),
     Dot(At, f64),
-    /// A text of a size, on this side of its place, and true if it is bold.
+    /// A text with its size, its alignment, and true if it is bold.
     Text(At, String, f64, HPos, bool),
 }
 
@@ -253,7 +253,7 @@ impl Sheet {
         self.put(other, 0.0, top + 10.0);
     }
 
-    /// Puts another sheet onto this one, and below what is there if it reaches further.
+    /// Puts another sheet onto this one at an offset, and extends the height if needed.
     pub(crate) fn put(&mut self, other: Sheet, x: f64, y: f64) {
         let moved = |at: &mut At| *at = (at.0 + x, at.1 + y);
         for mut mark in other.marks {

@@ -17,7 +17,7 @@ const LETTERS: [(FontStyle, &[u8]); 2] = [
     (FontStyle::Bold, include_bytes!("font/Inter-SemiBold.otf")),
 ];
 
-/// plotters counts whole pixels: so many of its own are one of a sheet.
+/// The number of plotters' pixels for one of a sheet: plotters uses whole pixels.
 const FINE: f64 = 4.0;
 
 /// Every colour of figures, by its name in the style sheet.
@@ -40,12 +40,12 @@ fn ink(name: &str, dark: bool) -> RGBColor {
     RGBColor(r, g, b)
 }
 
-/// A font of the letters, as plotters counts: the line, not the letter.
+/// A font for plotters, whose size is the height of a line, not of a letter.
 fn font(size: f64, bold: bool) -> FontDesc<'static> {
     static KNOWN: OnceLock<()> = OnceLock::new();
     KNOWN.get_or_init(|| {
         for (style, bytes) in LETTERS {
-            // A font that cannot be read is seen by every test.
+            // Every test would notice a font that cannot be read.
             let _ = register_font("Inter", style, bytes);
         }
     });
@@ -63,7 +63,7 @@ pub(super) fn width(text: &str, size: f64, bold: bool) -> f64 {
     f64::from(wide) / FINE
 }
 
-/// The text, shortened in its middle where it is wider than there is room.
+/// The text, shortened in its middle if it is wider than `room`.
 pub(super) fn fitted(text: &str, size: f64, room: f64) -> String {
     let mut columns = text.chars().count();
     let mut short = text.to_owned();
@@ -88,7 +88,8 @@ pub(super) fn wrapped(text: &str, size: f64, bold: bool, room: f64) -> Vec<Strin
     lines
 }
 
-/// Paints the marks on any backend, of which a text is drawn so far below its place.
+/// Paints the marks on a backend, which draws texts below their place by a given part of their
+/// size.
 fn paint<B: DrawingBackend>(
     backend: &mut B,
     sheet: &Sheet,
@@ -141,7 +142,7 @@ fn elements(
     let filled = |shape: &Drawn| matches!(shape, Drawn::Area(..) | Drawn::Dot(..));
     let mut filled = sheet.marks.iter().filter(|mark| filled(&mark.shape));
     let mut out = String::new();
-    // The backend writes a tag a line, its own `<svg>` first.
+    // The backend writes one tag on each line, its own `<svg>` first.
     for line in drawn.lines().skip(1).filter(|line| *line != "</svg>") {
         let shape = ["circle", "polygon"]
             .into_iter()
@@ -159,7 +160,7 @@ fn elements(
         }
         out.push('\n');
     }
-    // Attributes that are the default, and the space behind the last point.
+    // Removes attributes with default values, and the space after the last point.
     for (long, short) in [
         (r#" opacity="1""#, ""),
         (r#" stroke="none""#, ""),
@@ -189,7 +190,7 @@ pub(crate) fn inline(
     title: &str,
     about: &str,
 ) -> Result<String, RenderError> {
-    // A colour that only stands for its name.
+    // Each colour encodes the index of its name, and is replaced afterwards.
     let place = |name| INKS.iter().position(|ink| *ink == name).unwrap_or(0);
     let mut text = elements(sheet, wide, |name| RGBColor(0, 0, place(name) as u8))?;
     for (place, name) in INKS.iter().enumerate() {
@@ -235,13 +236,13 @@ pub(super) fn png(sheet: &Sheet, wide: f64, dark: bool) -> Result<Vec<u8>, Rende
     let RGBColor(r, g, b) = ink("page", dark);
     let mut fine = [r, g, b].repeat(4 * wide * tall);
     let size = (2 * wide as u32, 2 * tall as u32);
-    // The bitmap's letters stand on the middle of their line.
+    // The bitmap backend draws letters at the middle of their line.
     let mut backend = BitMapBackend::with_buffer(&mut fine, size);
     paint(&mut backend, sheet, |name| ink(name, dark), 0.26)?;
     drop(backend);
     let mut rows = Vec::with_capacity(tall * (3 * wide + 1));
     for pair in fine.chunks_exact(12 * wide) {
-        // The filter of a row: it stays as it is.
+        // The filter type of a row: none.
         rows.push(0);
         let (upper, lower) = pair.split_at(6 * wide);
         for x in 0..3 * wide {

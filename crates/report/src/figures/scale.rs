@@ -5,7 +5,7 @@ use std::ops::Range;
 use plotters::coord::ranged1d::Ranged;
 use plotters::coord::types::RangedCoordf64;
 
-/// True for a value that has a place on a logarithmic axis.
+/// True for a value that can be drawn on a logarithmic axis.
 pub(crate) fn is_drawable(value: f64) -> bool {
     (1e-12..1e21).contains(&value)
 }
@@ -41,7 +41,7 @@ impl Scale {
         self.pixels.start + part * (self.pixels.end - self.pixels.start)
     }
 
-    /// Round values within it, about as many as asked for.
+    /// About `about` round values within the axis.
     pub fn ticks(&self, about: usize) -> Vec<f64> {
         if self.logarithmic {
             log_ticks(&self.values, about)
@@ -64,7 +64,7 @@ fn log_range(values: impl IntoIterator<Item = f64>) -> Range<f64> {
     low / room..high * room
 }
 
-/// Round values within a range of a logarithmic axis, about as many as asked for.
+/// About `about` round values within a range of a logarithmic axis.
 fn log_ticks(range: &Range<f64>, about: usize) -> Vec<f64> {
     if range.end / range.start <= 4.0 {
         return RangedCoordf64::from(range.clone()).key_points(about);
@@ -90,7 +90,7 @@ pub(super) fn short(value: f64) -> String {
     value.to_string()
 }
 
-/// Labels of times in nanoseconds: one unit, and as many digits as keep neighbours apart.
+/// Labels of times in nanoseconds, in one unit, with enough digits to distinguish neighbours.
 pub(super) fn time_labels(ticks: &[f64]) -> impl Fn(&f64) -> String + use<> {
     let (scale, unit) = match ticks.iter().copied().fold(0.0, f64::max) {
         ns if ns < 1e3 => (1.0, "ns"),

@@ -1,4 +1,4 @@
-//! The cases that differ in one axis and in their variant alone.
+//! The cases that differ only in one axis and in their variant.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,17 @@ use regatta_judge::judgement::Row;
 use regatta_worker::joined::Joined;
 use regatta_worker::operator::{SEQ, is_plain};
 
-/// Cases along the longest axis, with the other axes as most of them have these.
+/// The cases along the longest axis, with the most frequent values of the other axes.
 pub(super) struct Slice<'a> {
     /// The name of the axis.
     pub axis: String,
     /// The other axes: `head_dim 128, causal`.
     pub others: String,
-    /// The cases of each variant, with their values of the axis, in its order.
+    /// The cases of each variant with their values of the axis, ascending.
     pub lines: BTreeMap<&'a str, Vec<(f64, &'a Row)>>,
 }
 
-/// The variant of a case, in an environment where it is in one; the front of its id.
+/// The variant of a case with its environment: the first part of its id.
 pub(super) fn variant(row: &Row) -> &str {
     row.case.0.split(':').next().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! A history as it is shown: in a terminal, as a page, as JSON.
+//! Shows a history: on a terminal, as a page, as JSON.
 
 mod shown;
 #[cfg(test)]
@@ -18,7 +18,7 @@ use regatta_worker::units::{Ratio, counted};
 
 pub use shown::{figures, page, text};
 
-/// A history, and which of its changes are shown.
+/// A history, and the selection of changes that is shown.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'a> {
     /// The history.
@@ -29,16 +29,16 @@ pub struct Shown<'a> {
     pub trends: &'a Trends,
     /// The options of the analysis.
     pub options: &'a Options,
-    /// Changes before this are counted, not listed.
+    /// Changes before this time are counted, not listed.
     pub since: Timestamp,
-    /// Patterns of case ids; empty: all.
+    /// Patterns of case ids; empty for all cases.
     pub patterns: &'a [String],
-    /// Links to the pages of the runs, relative to the history's page; by the place of the run.
+    /// For each run, the link to its page, relative to the history's page.
     pub links: &'a [Option<String>],
 }
 
 impl<'a> Shown<'a> {
-    /// True for a case that is asked for.
+    /// True for a case that the patterns select.
     fn wants(&self, case: usize) -> bool {
         let id = |case: usize| self.history.cases.get(case);
         let matches = |pattern: &String| {
@@ -51,7 +51,7 @@ impl<'a> Shown<'a> {
         self.patterns.is_empty() || cases.iter().any(|case| self.wants(*case))
     }
 
-    /// When a run was.
+    /// The time of a run.
     fn at(&self, run: usize) -> Option<Timestamp> {
         Some(self.history.runs.get(run)?.about.at)
     }
@@ -61,7 +61,7 @@ impl<'a> Shown<'a> {
         self.at(run).map_or_else(String::new, day)
     }
 
-    /// Events that are asked for, in the window or before it.
+    /// The selected events, since [`Shown::since`] if `within`, else before.
     fn events(&self, within: bool) -> impl Iterator<Item = &'a Event> {
         let shown = *self;
         let trends = self.trends;
@@ -71,7 +71,7 @@ impl<'a> Shown<'a> {
         })
     }
 
-    /// Cases whose latest run gave no time, without those that a variant never supported.
+    /// Cases without a time in their latest run, except those that a variant never supported.
     fn lost(&self) -> Vec<(usize, &'a Lost)> {
         let trends = self.trends;
         let lost = trends.lost.iter().enumerate();
@@ -86,7 +86,7 @@ impl<'a> Shown<'a> {
         id.map_or_else(String::new, |id| one_line(&id.0))
     }
 
-    /// Who moved.
+    /// The cases that changed, as text.
     fn who(&self, who: &Who, cases: &[usize]) -> String {
         let number = counted(cases.len(), "case");
         let subject = match cases {
@@ -170,7 +170,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// The day of a time, in the universal zone: a history may come from anywhere.
+/// The day of a time in UTC, since a history may come from anywhere.
 pub(super) fn day(at: Timestamp) -> String {
     at.to_zoned(TimeZone::UTC).strftime("%Y-%m-%d").to_string()
 }
@@ -203,7 +203,7 @@ fn tone(who: &Who, ratio: Ratio) -> Tone {
 /// One document, without a line feed.
 ///
 /// # Errors
-/// None that values can bring about.
+/// None for any values.
 pub fn json(shown: &Shown) -> serde_json::Result<String> {
     let (history, trends) = (shown.history, shown.trends);
     let ids = |cases: &[usize]| -> Vec<String> {
@@ -259,7 +259,7 @@ pub fn json(shown: &Shown) -> serde_json::Result<String> {
     });
     if let Some(shared) = &trends.shared {
         document["shared"] = trend(shared)?;
-        // The level is a factor, not a time.
+        // The shared level is a factor, not a time.
         if let Some(members) = document["shared"].as_object_mut() {
             members.retain(|key, _| !key.ends_with("_ns"));
         }
@@ -268,7 +268,7 @@ pub fn json(shown: &Shown) -> serde_json::Result<String> {
     serde_json::to_string(&document)
 }
 
-/// Puts its time, label and revision in the place of each run's number.
+/// Replaces the index of each run by its time, label and revision.
 fn name_runs(shown: &Shown, value: &mut Value) {
     match value {
         Value::Array(all) => all.iter_mut().for_each(|item| name_runs(shown, item)),

@@ -10,25 +10,25 @@ use regatta_judge::history::{Event, Series, Step};
 use regatta_judge::revision_text;
 use regatta_worker::units::{ARROW, Nanoseconds, Ratio, Share, counted, from_to};
 
-/// Columns of a series in blocks.
+/// The width of a series drawn in block characters, in columns.
 const SPARK: usize = 24;
 
-/// Entries of a list, where not all were asked for.
+/// The largest number of entries in a list, without `--all`.
 const MAX_ENTRIES: usize = 20;
 
-/// Entries of a list of a page.
+/// The largest number of entries in a list of a page.
 const MAX_PAGE_ENTRIES: usize = 100;
 
-/// Up to this many cases are all listed.
+/// The number of cases up to which all are listed.
 const FEW: usize = 12;
 
-/// Days that have a label across a figure.
+/// The number of days that are labelled in a figure.
 const LABELS: usize = 7;
 
-/// Cases of a page that have a figure.
+/// The largest number of cases that have a figure on a page.
 const DRAWN: usize = 24;
 
-/// Cases of a picture.
+/// The largest number of cases in a picture.
 const PANELS: usize = 4;
 
 /// The answer for a terminal, ending in a line feed.
@@ -63,7 +63,7 @@ pub fn page(shown: &Shown) -> Result<String, RenderError> {
     document.page()
 }
 
-/// The cases that changed, each once, in the order of the changes' weight.
+/// The cases that changed, each once, those with the largest changes first.
 fn drawn(shown: &Shown) -> Vec<usize> {
     let events = heaviest(shown).into_iter();
     let events = events.filter_map(|event| event.cases.first());
@@ -106,7 +106,7 @@ fn trend(shown: &Shown, case: usize) -> Figure {
     plot.figure("history", title, about)
 }
 
-/// The picture of a history: the cases that changed most or, where none did, the first ones.
+/// The picture of a history: the cases that changed most or, if none did, the first ones.
 pub fn figures(shown: &Shown) -> Vec<Figure> {
     let mut cases = drawn(shown);
     if cases.is_empty() {
@@ -134,7 +134,7 @@ pub fn figures(shown: &Shown) -> Vec<Figure> {
     vec![Figure::new("history", title, about, draw)]
 }
 
-/// The changes asked for, the largest first.
+/// The selected changes, the largest first.
 fn heaviest<'a>(shown: &Shown<'a>) -> Vec<&'a Event> {
     let mut events: Vec<&Event> = shown.events(true).collect();
     events.sort_by(|a, b| b.ratio.0.ln().abs().total_cmp(&a.ratio.0.ln().abs()));
@@ -220,7 +220,8 @@ fn document(shown: &Shown, most: usize, all: bool) -> Document {
     }
 }
 
-/// A change: the cases, the times of the one that changed most, and what changed with it.
+/// The row of a change: the cases, the times of the one that changed most, and the facts that
+/// changed with it.
 fn changed_row(shown: &Shown, event: &Event) -> TableRow {
     let most = event.cases.first().copied().unwrap_or_default();
     let steps = &shown.trends.cases[most].steps;
@@ -250,7 +251,7 @@ fn changed_row(shown: &Shown, event: &Event) -> TableRow {
     }
 }
 
-/// The case of several that changed most, which the times are of.
+/// The case that changed most among several, to which the times belong.
 fn most_changed(shown: &Shown, cases: &[usize], ratio: Option<Ratio>) -> Vec<String> {
     let ratio = ratio.map_or_else(String::new, |ratio| format!(", {ratio}"));
     match cases {
@@ -259,7 +260,7 @@ fn most_changed(shown: &Shown, cases: &[usize], ratio: Option<Ratio>) -> Vec<Str
     }
 }
 
-/// Between which runs it was, where nothing that is known changed with it.
+/// The two runs around a change with which no known fact changed.
 fn unchanged(shown: &Shown, event: &Event) -> String {
     let label = |run: usize| {
         let kept = shown.history.runs.get(run);
@@ -299,7 +300,7 @@ fn lost(shown: &Shown) -> Vec<TableRow> {
     lost.collect()
 }
 
-/// Every case: its series, its newest time, and how far that is from the reference.
+/// Every case: its series, its newest time, and the change since the reference.
 fn cases(shown: &Shown, mut wanted: Vec<usize>) -> Vec<TableRow> {
     let since = |case: usize| {
         let ratio = shown.trends.cases[case].newest_ratio();
@@ -321,11 +322,12 @@ fn cases(shown: &Shown, mut wanted: Vec<usize>) -> Vec<TableRow> {
 
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// A range smaller than this part of the median does not fill the height, so noise stays flat.
+/// The smallest range, as a share of the median, that fills the height of a series, so that noise
+/// stays flat.
 const MIN_RANGE: Share = Share(0.04);
 
-/// Draws a history of `runs` runs in at most `columns` columns. Runs that share a column are
-/// drawn by their median; a column without a time stays blank.
+/// Draws a history of `runs` runs in at most `columns` columns. Runs that share a column are drawn
+/// by their median; a column without a time is blank.
 fn spark(series: &Series, runs: usize, columns: usize) -> String {
     let columns = columns.min(runs);
     let mut times: Vec<Vec<Nanoseconds>> = vec![Vec::new(); columns];

@@ -1,4 +1,4 @@
-//! The lookups that all parts of the page share: the cases shown in full, and the lengths of lists.
+//! Data that all parts of the page share: the cases shown in full, and the lengths of lists.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -13,11 +13,11 @@ use regatta_judge::judgement::Word;
 use regatta_worker::case::CaseId;
 use regatta_worker::units::Share;
 
-/// A report with what its parts look up.
+/// A report with the data that the parts of its page share.
 pub struct PageContext<'a> {
     pub report: &'a Report<'a>,
     pub summary: SortedRows<'a>,
-    /// The cases that are shown in full, with what was measured of each.
+    /// The cases that are shown in full, with their samples and logs.
     pub in_full: BTreeMap<&'a CaseId, InFull>,
 }
 
@@ -26,13 +26,13 @@ pub struct PageContext<'a> {
 pub struct InFull {
     /// The samples, in the order of invocations.
     pub invocations: Vec<Vec<f64>>,
-    /// Those of a base that is a run.
+    /// The samples of the base, if it is a run.
     pub base: Vec<Vec<f64>>,
     /// The last lines of a worker that failed.
     pub log: Option<String>,
 }
 
-/// Columns of all reasons, and of all logs, together.
+/// The largest total length of all reasons, and of all logs, in columns.
 const EXCERPTS: usize = 2_000_000;
 
 impl<'a> PageContext<'a> {
@@ -41,7 +41,7 @@ impl<'a> PageContext<'a> {
     pub fn new(report: &'a Report<'a>, limits: PageLimits) -> Result<PageContext<'a>, RenderError> {
         let summary = SortedRows::new(report.judgement);
         let rows = &report.judgement.rows;
-        // The worst of many cases.
+        // If there are many cases, only the worst are shown in full.
         let opened = if rows.len() > limits.many {
             limits.in_full
         } else {
@@ -74,7 +74,7 @@ impl<'a> PageContext<'a> {
         Ok(context)
     }
 
-    /// The blocks, in whose tables each case that the page has is a link to it.
+    /// Turns the ids of cases in tables into links, if the page has the case.
     pub fn linked(&self, mut blocks: Vec<Block>) -> Vec<Block> {
         let rows = self.report.judgement.rows.iter();
         let cases: HashSet<&str> = rows.map(|row| &*row.case.0).collect();
@@ -89,18 +89,18 @@ impl<'a> PageContext<'a> {
         blocks
     }
 
-    /// True where every case is shown in full.
+    /// True if every case is shown in full.
     pub fn few(&self) -> bool {
         self.in_full.len() == self.report.judgement.rows.len()
     }
 
-    /// Columns of one reason or log at the most: thousands of them must still be a page that
-    /// opens.
+    /// The longest reason or log, in columns, such that a page with thousands of them can still be
+    /// opened.
     pub fn excerpt(&self) -> usize {
         (EXCERPTS / self.in_full.len().max(1)).clamp(200, EXCERPT)
     }
 
-    /// The threshold of device times, within what a figure can show.
+    /// The threshold of device time, limited to what a figure can show.
     pub fn threshold(&self) -> Share {
         let threshold = self.report.head.header.rules.policy.threshold;
         if threshold.is_finite() {
@@ -111,7 +111,7 @@ impl<'a> PageContext<'a> {
     }
 }
 
-/// The sign before a verdict, for readers who cannot tell its colour from another.
+/// The sign before a verdict, for readers who cannot distinguish its colour.
 pub fn sign(word: Word) -> &'static str {
     match word {
         Word::Regressed => "▲",
@@ -128,11 +128,11 @@ pub fn sign(word: Word) -> &'static str {
 /// The limits of a page with many cases.
 #[derive(Clone, Copy)]
 pub(super) struct PageLimits {
-    /// Up to this many cases are all shown in full.
+    /// The number of cases up to which all are shown in full.
     pub many: usize,
     /// The number shown in full if there are more than `many` cases.
     pub in_full: usize,
-    /// Samples of all cases together, but for a few of each.
+    /// The total number of samples of all cases, besides a few of each.
     pub samples: usize,
 }
 
@@ -148,8 +148,8 @@ pub(super) const LISTED: Lists = Lists {
     elsewhere: ", which --json lists",
 };
 
-/// Columns of one reason or log at the most.
+/// The longest reason or log, in columns.
 pub(super) const EXCERPT: usize = 4000;
 
-/// Cases of one kind that are shown above the table, the worst first.
+/// The number of cases of a kind that are shown above the table, the worst first.
 pub(super) const WORST: usize = 5;

@@ -1,9 +1,9 @@
-//! The document in the page, of which its script draws rows, details and figures when they are
-//! asked for.
+//! The JSON document inside the page, from which the script draws rows, details and figures on
+//! demand.
 //!
-//! Every text is printed here, once for every format; the script shows texts and compares
-//! numbers. A text that repeats is stored once and named by its place: a page of ten thousand cases
-//! must be one that opens.
+//! All texts are formatted here, as for the other formats; the script shows texts and compares
+//! numbers. A repeated text is stored once and referred to by its index, so that a page of ten
+//! thousand cases can be opened.
 
 use std::collections::HashMap;
 
@@ -25,7 +25,7 @@ use regatta_judge::structure::multiprocessors;
 use regatta_worker::joined::Joined;
 use regatta_worker::units::{Bytes, Digits, NONE, Ratio, counted, numbers};
 
-/// The document as text that ends no element it stands in.
+/// The document as text that cannot end its HTML element.
 pub(super) fn document(context: &PageContext, table: &AxisTable) -> String {
     let rows = &context.report.judgement.rows;
     let words = tally(rows.iter().map(|row| row.word));
@@ -51,7 +51,7 @@ pub(super) fn document(context: &PageContext, table: &AxisTable) -> String {
         let command = reproduce(context.report, &row.case.0);
         (command != format!("{prefix}{}", one_line(&row.case.0))).then(|| json!([place, command]))
     });
-    // A column of variants has the worker.
+    // The column of variants already shows the worker.
     let axes = table.axes.iter().filter(|axis| axis.name != "worker");
     let axes = axes.map(|axis| {
         let values: Vec<String> = axis.values.iter().map(|value| one_line(value)).collect();
@@ -89,12 +89,11 @@ pub(super) fn document(context: &PageContext, table: &AxisTable) -> String {
         "command": prefix,
         "commands": commands.collect::<Vec<_>>(),
     });
-    // Nothing in it ends the element that it stands in, or begins another.
+    // Escaped, so that the text cannot end its element or begin another.
     document.to_string().replace('<', "\\u003c")
 }
 
-/// The measured peaks of devices, each once, and which of them each case has; nothing where no
-/// case has any.
+/// The distinct measured peaks of devices, and the index of each case's; empty if no case has any.
 fn peaks(context: &PageContext, rows: &[Row]) -> (Vec<Reached>, Vec<Option<usize>>) {
     let header = &context.report.head.header;
     if header.peaks.is_empty() {
@@ -117,8 +116,8 @@ fn time(timing: &Timing) -> String {
     timing.median_ns.to_string()
 }
 
-/// The ids in their order: how many characters one has in common with the one before, and the
-/// others.
+/// The ids in order, each as the number of characters that it shares with the previous one, and the
+/// rest.
 fn ids(rows: &[Row]) -> Vec<Value> {
     let mut before = String::new();
     let ids = rows.iter().map(|row| {
@@ -143,7 +142,7 @@ fn places(rows: &[Row], chosen: impl Fn(&Row) -> bool) -> Vec<usize> {
         .collect()
 }
 
-/// The estimated ratio with the ends of its interval, which a whisker is drawn of.
+/// The estimated ratio with the ends of its interval, from which a whisker is drawn.
 fn ratios(row: &Row) -> Value {
     let short = |value: f64| -> Option<f64> { format!("{value:.4}").parse().ok() };
     let finite = |ratio: Option<Ratio>| {
@@ -159,7 +158,7 @@ fn ratios(row: &Row) -> Value {
     }
 }
 
-/// All that is known of a case.
+/// The details of a case.
 fn details(context: &PageContext, row: &Row, strings: &mut Strings, calls: &mut Strings) -> Value {
     let sides = [Some(context.report.side), context.report.base];
     let taken = context.in_full.get(&row.case);
@@ -186,7 +185,7 @@ fn details(context: &PageContext, row: &Row, strings: &mut Strings, calls: &mut 
         }
     });
     let [base_ns, head_ns] = taken.map_or([&[][..]; 2], |taken| [&taken.base, &taken.invocations]);
-    // A baseline has the medians of its invocations alone.
+    // A baseline has only the medians of its invocations.
     let medians = row.base.as_ref().filter(|_| base_ns.is_empty());
     let medians = medians.map(|timing| numbers(&timing.invocations_ns));
     let medians: Vec<Vec<f64>> = medians.into_iter().flatten().map(|ns| vec![ns]).collect();
@@ -221,7 +220,7 @@ fn details(context: &PageContext, row: &Row, strings: &mut Strings, calls: &mut 
     details
 }
 
-/// The row's reason, lines kept apart, `most` columns of it; `None` when it has none.
+/// The row's reason with its line ends, at most `most` columns; `None` if it has none.
 fn reason(row: &Row, most: usize) -> Option<String> {
     let reason = shorten(&clean(row.reason.as_deref()?), most);
     (!reason.trim().is_empty()).then_some(reason)
@@ -281,7 +280,7 @@ fn call(structure: &Structure, counters: Option<&Counters>, sms: Option<u32>) ->
     json!([launches, counts.joined(", ")])
 }
 
-/// Instructions that kernels execute, and whether all countings read the same.
+/// The instructions that kernels execute, and whether all counts agree.
 fn instructions(counters: Option<&Counters>) -> impl Iterator<Item = String> {
     let calls = counters.map_or(0, |counters| counters.calls);
     let kernels = counters.into_iter().flat_map(|counters| &counters.kernels);
@@ -302,7 +301,7 @@ fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_default()
 }
 
-/// Each text once, in the order in which they came.
+/// Distinct texts, in the order of their first use.
 #[derive(Default)]
 struct Strings {
     places: HashMap<String, usize>,
@@ -310,7 +309,7 @@ struct Strings {
 }
 
 impl Strings {
-    /// The value with the place of each text in it.
+    /// Replaces each text in a value by its index.
     fn interned(&mut self, value: Value) -> Value {
         match value {
             Value::String(text) => self.place(text).into(),

@@ -1,4 +1,4 @@
-//! Expectations, and for a violated one the figure that shows by how much.
+//! Expectations, with a figure for the violated ones.
 
 use std::cmp::Reverse;
 
@@ -13,7 +13,7 @@ use regatta_judge::judgement::{ExpectationResult, Word};
 use regatta_worker::case::{Case, FACETS, ParamValue};
 use regatta_worker::units::Nanoseconds;
 
-/// Expectations, those violated most with their figure, then all others.
+/// Expectations: the worst violated ones with their figures, then all others.
 ///
 /// # Errors
 /// When a figure cannot be drawn.
@@ -47,8 +47,8 @@ pub(super) fn blocks(context: &PageContext) -> Result<Vec<Block>, RenderError> {
     Ok(blocks)
 }
 
-/// A pattern that matches a case and its siblings with other parameters: what it
-/// is compared with must be measured with it.
+/// A pattern that matches a case and its siblings with other parameters, because its references
+/// must be measured with it.
 fn family(case: &str) -> String {
     let parsed: Result<Case, _> = case.parse();
     match parsed {
@@ -57,9 +57,9 @@ fn family(case: &str) -> String {
     }
 }
 
-/// The times of a case over the parameter that the expectation is about: one that its rule
-/// names, or else one in which the two cases differ. `None` when it is about something else, or
-/// when fewer than two values can be drawn.
+/// The times of a case over the parameter of the expectation: one that its rule names, or else one
+/// in which the two cases differ. `None` without such a parameter, or if fewer than two values can
+/// be drawn.
 fn dependence(context: &PageContext, result: &ExpectationResult) -> Option<Figure> {
     let Quantity::Metric(metric) = result.metric else {
         return None;

@@ -1,4 +1,4 @@
-//! The conditions of the measurement: enough to repeat it, and to doubt it.
+//! The conditions of the measurement, from which it can be repeated or questioned.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -101,7 +101,7 @@ pub(super) fn blocks(context: &PageContext) -> Vec<Block> {
     blocks
 }
 
-/// The members of a value that files keep, by their keys.
+/// The members of a value as files store it, by key.
 fn members(record: &impl Serialize) -> Vec<(String, String)> {
     let value = serde_json::to_value(record).unwrap_or_default();
     let members = value.as_object().into_iter().flatten();

@@ -1,8 +1,7 @@
-//! One self-contained page: no network, no font of its own, works from a file.
+//! One self-contained page: it needs no network and no font, and works from a file.
 //!
-//! The template escapes everything but the figures, which escape their own text. Each
-//! case is data, which the page's script draws on demand; without scripts the worst cases are a
-//! table.
+//! The template escapes everything except figures, which escape their own text. Cases are data that
+//! the page's script draws on demand; without scripts, the worst cases are a table.
 
 mod context;
 mod data;
@@ -56,8 +55,8 @@ impl Document {
 /// The style of every page.
 const STYLE: &str = include_str!("style.css");
 
-/// A page from its template. What comes from outside is text in it, as the file's extension says;
-/// what is not there is an error.
+/// Fills in a template. Values are escaped, as minijinja does for the template's file extension,
+/// and a missing value is an error.
 fn rendered(template: &str, view: Value) -> Result<String, RenderError> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -68,7 +67,7 @@ fn rendered(template: &str, view: Value) -> Result<String, RenderError> {
     Ok(environment.get_template("page.html")?.render(view)?)
 }
 
-/// An id with leave to break a line after its separators, and nowhere else.
+/// An id in which a line may break after separators, and nowhere else.
 fn breakable(id: &str) -> Value {
     let mut out = String::new();
     for c in id.chars() {
@@ -86,7 +85,7 @@ fn breakable(id: &str) -> Value {
     Value::from_safe_string(out)
 }
 
-/// A sentence: what stands between backticks, as in a terminal, is set as code.
+/// A sentence, in which text between backticks is set as code.
 fn prose(text: &str) -> Value {
     let parts: Vec<&str> = text.split('`').collect();
     if parts.len().is_multiple_of(2) {
@@ -103,12 +102,12 @@ fn prose(text: &str) -> Value {
     Value::from_safe_string(parts.collect())
 }
 
-/// An id as a link to its case. The script writes it likewise.
+/// The link to a case by its id. The script makes the same links.
 pub(crate) fn linked(id: &str) -> String {
     format!("#case={}", link_part(id, "-_.~,:/@="))
 }
 
-/// The script, in the order in which its parts build on each other.
+/// The parts of the script, in the order of their dependencies.
 const SCRIPT: &str = concat!(
     include_str!("script/details.js"),
     include_str!("script/sweep.js"),
@@ -122,7 +121,7 @@ pub(crate) fn roof(header: &RunHeader) -> String {
     peaks.joined("; ")
 }
 
-/// The whole page, as its template takes it.
+/// The values for the page's template.
 fn page(context: &PageContext) -> Result<Value, RenderError> {
     let judgement = context.report.judgement;
     let header = &context.report.head.header;

@@ -1,4 +1,4 @@
-//! Samples as they are drawn, and the library that draws what one explores.
+//! Samples for drawing, and the library that draws the interactive plots.
 
 use serde_json::{Value, json};
 
@@ -6,20 +6,20 @@ use regatta_core::record::{Entry, Outcome};
 use regatta_judge::axes::AxisTable;
 use regatta_worker::units::numbers;
 
-/// uPlot 1.6.32, for the plots that one explores, committed as npm has it: licence, script, style.
-/// `None` where no axis has three lengths or numbers to plot against.
+/// uPlot 1.6.32 for the interactive plots, committed as on npm: licence, script, style. `None` if
+/// no axis has three lengths or numbers to plot against.
 pub(super) fn plots(table: &AxisTable) -> Option<Vec<&'static str>> {
     let is_number = |value: &&String| value.parse::<u64>().is_ok();
     let mut axes = table.axes.iter();
     axes.find(|axis| axis.values.iter().filter(is_number).count() >= 3)?;
-    // The first line is an address.
+    // The first line is a URL.
     let script = include_str!("vendor/uPlot.iife.min.js").split_once('\n')?;
     let licence = include_str!("vendor/LICENSE");
     let style = include_str!("vendor/uPlot.min.css");
     Some(vec![licence, script.1, style])
 }
 
-/// Every n-th sample of an invocation, where there are more than `most`, in nanoseconds; `None`
+/// Every n-th sample of an invocation in nanoseconds, such that there are at most `most`; `None`
 /// without a time.
 pub(crate) fn taken(entry: &Entry, most: usize) -> Option<Vec<f64>> {
     let Outcome::Measured(measurement) = &entry.outcome else {
@@ -30,18 +30,18 @@ pub(crate) fn taken(entry: &Entry, most: usize) -> Option<Vec<f64>> {
     Some(all.into_iter().step_by(every).collect())
 }
 
-/// Samples of each invocation that are kept, where a case has room for so many: a page must stay
+/// The number of samples kept for each invocation, if a case may have `of_case`: a page must be
 /// small enough to open on a phone.
 pub(super) fn most(of_case: usize, invocations: u32) -> usize {
     (of_case.clamp(24, 400) / invocations.max(1) as usize).max(2)
 }
 
-/// Steps between the fastest and the slowest that differ: more than a figure has
-/// pixels.
+/// The number of steps between the fastest and the slowest sample: more than a figure has pixels.
 const STEPS: f64 = 4095.0;
 
-/// The document: the fastest in nanoseconds, a step, and of base and head a list of each invocation's
-/// samples, all in steps from the fastest. `None` when the head has not one finite sample.
+/// The samples as JSON: the fastest in nanoseconds, the size of a step, and for base and head a
+/// list of each invocation's samples, in steps from the fastest. `None` if the head has no finite
+/// sample.
 pub(super) fn samples(base: &[Vec<f64>], head: &[Vec<f64>]) -> Option<Value> {
     let finite = |ns: &&f64| ns.is_finite();
     head.iter().flatten().find(finite)?;
@@ -56,7 +56,7 @@ pub(super) fn samples(base: &[Vec<f64>], head: &[Vec<f64>]) -> Option<Value> {
         };
         invocations.iter().map(steps).collect()
     };
-    // Six digits place a sample as well as seventeen.
+    // Six digits are enough to place a sample.
     let short = |value: f64| format!("{value:.5e}").parse().unwrap_or(value);
     let [first, width]: [f64; 2] = [least, step].map(short);
     Some(json!([first, width, steps(base), steps(head)]))

@@ -1,5 +1,5 @@
-//! The difference of two traces as it is shown: the verdict, why, and figures and kernels of
-//! both sides.
+//! Shows the difference of two traces: the verdict, its reasons, and figures and kernels of both
+//! sides.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use regatta_judge::trace::TraceComparison;
 use regatta_worker::joined::Joined;
 use regatta_worker::units::{NONE, Nanoseconds};
 
-/// The answer, at most eighty columns wide; colour is all that `colour` adds.
+/// The answer, at most eighty columns wide. `colour` adds only colour.
 pub fn difference(comparison: &TraceComparison, colour: bool) -> String {
     let mut document = document(comparison, Vec::new(), LISTED[0]);
     document.word = document.word.to_uppercase();
@@ -46,7 +46,7 @@ pub fn compared(
     document(comparison, sides, LISTED[1]).page()
 }
 
-/// The document, with what a page has of both sides.
+/// The document; `sides` are the blocks that a page adds for both sides.
 fn document(comparison: &TraceComparison, sides: Vec<Block>, most: usize) -> Document {
     let (word, tone) = match comparison.verdict.outcome {
         VerdictOutcome::Passed => ("Nothing worse", Tone::Good),
@@ -144,7 +144,7 @@ fn counts(base: &SideFigures, head: &SideFigures) -> Vec<TableRow> {
     }
     let names: BTreeSet<&String> = base.calls.keys().chain(head.calls.keys()).collect();
     for name in names {
-        // A recording that does not tell each call does not say that there were none.
+        // A recording without single calls does not show that nothing was called.
         let number = |side: &SideFigures| match side.calls.get(name) {
             Some(count) => figure(*count),
             None => NONE.to_owned(),
@@ -170,7 +170,7 @@ fn changed(comparison: &TraceComparison) -> Vec<&KernelChange> {
     comparison.kernels.iter().filter(changed).collect()
 }
 
-/// The changes of a kernel and of its launches, a sentence each.
+/// The changes of a kernel and of its launches, one sentence each.
 fn became(kernel: &KernelChange) -> Vec<String> {
     let mut sentences = match kernel.became {
         Became::Replaced => vec![format!("replaces {}", short(&kernel.name.base))],
@@ -184,7 +184,7 @@ fn became(kernel: &KernelChange) -> Vec<String> {
     sentences
 }
 
-/// A mean time of a kernel; empty where it was not launched.
+/// The mean time of a kernel; empty if it was not launched.
 fn mean(time: Nanoseconds) -> String {
     if time.0 > 0.0 {
         time.to_string()
@@ -232,7 +232,7 @@ mod tests {
         insta::assert_snapshot!(text);
     }
 
-    /// A recording that does not tell each call does not say that nothing was called.
+    /// A recording without single calls does not show that nothing was called.
     #[test]
     fn what_was_not_counted_is_not_none() {
         let base = training(157);
