@@ -59,7 +59,7 @@ enum Command {
     Completions(completions::CompletionsArgs),
 }
 
-/// The commands by what they are for, below a heading each.
+/// The commands by purpose, each group with a heading.
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Measure", &["run", "gate", "compare"]),
     (
@@ -84,7 +84,7 @@ fn command_line() -> clap::Command {
             groups += &line;
         }
     }
-    // A search compares times.
+    // A bisect compares times, so structure alone is not offered.
     let bisect = |bisect: clap::Command| bisect.mut_arg("structure_only", |arg| arg.hide(true));
     let formats = |command: clap::Command, formats: &[Format]| {
         command.mut_arg("output", |arg| arg.long_help(outputs::help(formats)))
@@ -92,7 +92,7 @@ fn command_line() -> clap::Command {
     let ends = [command.get_after_help(), command.get_after_long_help()];
     let [end, long_end] = ends.map(|end| end.cloned().unwrap_or_default());
     command
-        // Between its two parts clap leaves three blank lines.
+        // Joined here, because clap would leave three blank lines between the two parts.
         .before_help(format!("{list}\n{end}"))
         .before_long_help(format!("{}\n\n{long_end}", groups.trim()))
         .help_template("{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}")
@@ -144,9 +144,9 @@ fn dispatch(command: &Command) -> Ended {
     }
 }
 
-/// Prints what clap says of a command line: help, or what is wrong, without secrets.
+/// Prints clap's help, or its error without secrets.
 fn show(error: &clap::Error, words: &[String]) -> ExitCode {
-    // Help that was asked for has nothing of the command line.
+    // Requested help contains nothing of the command line.
     if !error.use_stderr() {
         error.exit();
     }

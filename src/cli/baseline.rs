@@ -91,7 +91,7 @@ pub fn run(args: &BaselineArgs) -> Ended {
     }
 }
 
-/// Prints a baseline that was saved: its file, and what it was made of.
+/// Prints a baseline that was saved: its file and its run.
 fn print_saved((path, side): &(PathBuf, Side), json: bool) -> Ended {
     let cases = side.cases.len();
     if let Some(disturbed) = side.disturbed() {

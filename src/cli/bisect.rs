@@ -135,7 +135,7 @@ fn search(args: &BisectArgs) -> Ended {
     })
 }
 
-/// Commits are git's to search: how to have it do so.
+/// The error for a search among commits, with the `git bisect` commands that do it.
 fn by_git(good: &str, bad: &str, suite: &[String]) -> Stop {
     let compare = ["regatta".to_owned(), "compare".to_owned()];
     let compare = shell_command(&[&compare[..], suite].concat());
@@ -151,7 +151,7 @@ fn by_git(good: &str, bad: &str, suite: &[String]) -> Stop {
     ))
 }
 
-/// The suite and what of it, as `regatta compare` takes it.
+/// The arguments that select the suite and its cases for `regatta compare`.
 fn suite_words(args: &BisectArgs, request: &MeasureOptions) -> Vec<String> {
     let mut words = request.arguments();
     for pattern in &args.measure.filter {

@@ -1,4 +1,4 @@
-//! `regatta doctor`: what this machine can run, and what is missing, with the fix.
+//! `regatta doctor`: shows what this machine can run and what is missing, with the fix.
 
 use std::path::Path;
 use std::time::Duration;
@@ -25,8 +25,8 @@ use regatta_report::files::check_writable;
 use regatta_worker::joined::Joined;
 use regatta_worker::units::counted;
 
-/// The time that a worker may take to introduce itself here: a look at the machine does not wait for
-/// a library that loads for minutes from a cold disk.
+/// The time limit for a worker's introduction. The command does not wait for a library that takes
+/// minutes to load from a cold disk.
 const LIMIT: Duration = Duration::from_secs(8);
 
 /// The worker that is always needed.
@@ -112,7 +112,8 @@ pub fn run(args: &DoctorArgs) -> Ended {
     Ok(if broken { 3 } else { 0 })
 }
 
-/// Workers that are here, an item each; then what others lack, once for all that lack it.
+/// An item for each available worker; then, for each missing requirement, one item for all workers
+/// that lack it.
 fn workers(introductions: &[Introduction], is_needed: impl Fn(&str) -> bool) -> Vec<ListItem> {
     let here = introductions.iter().filter(|one| one.found.is_ok());
     let mut items: Vec<ListItem> = here.map(|one| worker(one, false).item()).collect();
@@ -131,7 +132,7 @@ fn workers(introductions: &[Introduction], is_needed: impl Fn(&str) -> bool) -> 
     items
 }
 
-/// The state of a worker that is not here.
+/// The state of an unavailable worker.
 fn state_of(absence: &Absence, is_needed: bool) -> CheckState {
     if absence.slow {
         CheckState::Slow
@@ -142,7 +143,7 @@ fn state_of(absence: &Absence, is_needed: bool) -> CheckState {
     }
 }
 
-/// A worker, as JSON tells it.
+/// A worker as a check, which JSON lists.
 fn worker(one: &Introduction, is_needed: bool) -> DoctorCheck {
     let what = format!("worker {}", one.worker);
     match &one.found {
@@ -163,7 +164,7 @@ fn worker(one: &Introduction, is_needed: bool) -> DoctorCheck {
     }
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, Serialize)]
 struct DoctorCheck {
     /// The part that was checked.
@@ -203,7 +204,7 @@ impl DoctorCheck {
             CheckState::Slow => ("slow", Tone::Doubtful),
             CheckState::Broken => ("BROKEN", Tone::Bad),
         };
-        // The heading says what kind of thing it is.
+        // The heading already has the kind of the part.
         let kinds = ["worker ", "environment ", "compiler "];
         let name = kinds.iter().find_map(|kind| self.what.strip_prefix(kind));
         let name = name.unwrap_or(&self.what);
@@ -221,9 +222,9 @@ impl DoctorCheck {
 enum CheckState {
     /// It works.
     Ok,
-    /// It is not here, and need not be.
+    /// It is not available, and not required.
     Absent,
-    /// It did not answer in the time that is given here.
+    /// It did not answer within the time limit.
     Slow,
     /// It should work and does not.
     Broken,
@@ -234,7 +235,7 @@ fn processor() -> Found {
     Ok(format!("{model}, {cores} threads"))
 }
 
-/// Looks for NVIDIA's driver the way the loader would, without loading it.
+/// The version of NVIDIA's driver, as the kernel reports it.
 fn gpu_driver() -> Found {
     let version = std::fs::read_to_string("/proc/driver/nvidia/version").ok();
     let version = version.as_deref().and_then(|text| text.lines().next());
@@ -251,7 +252,7 @@ fn compiler(compiler: Compiler) -> DoctorCheck {
         Ok(toolkit) => Ok(toolkit.program.display().to_string()),
         Err(why) => {
             let detail = "not found; `regatta build` cannot use it";
-            // The last line is what to do.
+            // The last line is the fix.
             let fix = why.lines().last().unwrap_or_default();
             lack(CheckState::Absent, detail, fix)
         }
@@ -259,7 +260,7 @@ fn compiler(compiler: Compiler) -> DoctorCheck {
     check(format!("compiler {}", compiler.name()), state)
 }
 
-/// Checks that Python workers can be given the gated clock.
+/// Checks that the gated clock is available to Python workers.
 fn gpu_clock() -> Found {
     match command::install_probe() {
         Ok(Some(path)) => {
@@ -302,14 +303,14 @@ fn baselines() -> Found {
     }
 }
 
-/// An environment as `regatta env` tells it.
+/// An environment as a check, with the state that `regatta env` reports.
 fn environment((name, environment): (&String, &Environment)) -> DoctorCheck {
     let state = match PythonEnvironment::locate(name, environment) {
         Err(error) => lack(CheckState::Broken, &error.to_string(), ""),
         Ok(None) => {
             let interpreter = interpreter_of(environment);
             let fix = format!("name another in [environments.{name}] of regatta.toml");
-            // A bare name is looked for when it is started.
+            // A name without a folder is searched for only when it is started.
             if interpreter.contains('/') && !Path::new(&interpreter).is_file() {
                 lack(CheckState::Absent, "its interpreter is not there", &fix)
             } else {
@@ -327,8 +328,8 @@ const LEGEND: &str = "read: median. bias: read less nominal and less what starti
      takes of the work itself. visible: largest difference between two interleaved sets of the \
      same work, over all rounds. +n %: what work longer by n % was read as.";
 
-/// Checks the clock of the first GPU and the monotonic clock of the CPU. Exits 3 when a device is
-/// there and could not be checked.
+/// Checks the clock of the first GPU and the monotonic clock of the CPU. Exits 3 if a device exists
+/// and could not be checked.
 ///
 /// # Errors
 /// See [`super::Stop`].

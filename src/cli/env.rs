@@ -1,5 +1,5 @@
-//! `regatta env`: the Python environments of a suite or of `regatta.toml`, and what commands made in
-//! the cache.
+//! `regatta env`: the Python environments of a suite or of `regatta.toml`, and the cache entries
+//! that commands created.
 
 use std::path::Path;
 
@@ -145,7 +145,7 @@ fn list(suite: &Suite, json: bool) -> Ended {
     show_blocks(blocks)
 }
 
-/// Removes what is named, or all that no process uses.
+/// Removes the named entries, or all that no process uses.
 fn remove(suite: &Suite, names: &[String], all: bool, json: bool) -> Ended {
     let made = made::all().map_err(Stop::usage)?;
     let mut wanted = Vec::new();

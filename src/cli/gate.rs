@@ -52,7 +52,7 @@ fn measured(args: &GateArgs) -> Ended {
     let mut measured = if args.base.is_empty() {
         gate(&request, args.baseline.as_deref())?
     } else {
-        // The suite's demands count too.
+        // The suite's expectations are judged as well.
         Experiment::compare(&request, &args.base, &[Spec::Here], true)?.run()?
     };
     let run = measured.arm.directory.clone();

@@ -1,4 +1,4 @@
-//! `regatta list`: variants, or the plan of a suite.
+//! `regatta list`: lists variants, or the plan of a suite.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -121,7 +121,7 @@ fn variants(args: &ListArgs) -> Ended {
     show_blocks(blocks)
 }
 
-/// The native operators: the arguments of a function, its results, and the axes.
+/// The built-in operators: a function's arguments, its results, and the axes.
 fn operators() -> [Block; 2] {
     let items = built_in().iter().map(|(name, operator)| {
         let arguments = operator.inputs.keys().chain(operator.scalars.keys());
@@ -144,7 +144,8 @@ fn operators() -> [Block; 2] {
     [heading(title, help), Block::List(items.collect())]
 }
 
-/// Workers that are here with an item a variant; then those that are not, by what they lack.
+/// The available workers with an item for each variant; then the unavailable ones, grouped by the
+/// missing requirement.
 fn workers(found: &[Introduction]) -> Vec<Block> {
     let here = found.iter();
     let here = here.filter_map(|one| Some(described(&one.worker, one.found.as_ref().ok()?)));
@@ -165,7 +166,8 @@ fn heading(title: impl Into<String>, rest: String) -> Block {
     Block::Heading(title.into(), rest, Tone::Calm)
 }
 
-/// A worker, and what its variants take: what all of them take stands in the heading.
+/// A worker, and the problems that its variants support. Abilities that all share are in the
+/// heading.
 fn described(worker: &str, hello: &Hello) -> [Block; 2] {
     let facts: Vec<Vec<String>> = hello.variants.iter().map(facts).collect();
     let mut common = facts.first().cloned().unwrap_or_default();
@@ -200,7 +202,7 @@ fn facts(variant: &VariantInfo) -> Vec<String> {
     facts
 }
 
-/// Built-in suites, those first whose workers are here.
+/// The built-in suites, those with available workers first.
 fn suites_by_workers(suites: &[Suite], found: &[Introduction]) -> Vec<Block> {
     let here = |case: &Case| {
         let mut all = found.iter();
@@ -223,7 +225,7 @@ fn suites_by_workers(suites: &[Suite], found: &[Introduction]) -> Vec<Block> {
     lists.collect()
 }
 
-/// The plan of a suite: variants that measure the same stand together.
+/// The plan of a suite; variants that measure the same problems are grouped.
 fn plan(suite: &Suite) -> Vec<Block> {
     let cases = counted(suite.cases.len(), "case");
     let invocations = counted(suite.settings.invocations as usize, "invocation");
@@ -257,7 +259,7 @@ fn plan(suite: &Suite) -> Vec<Block> {
     blocks
 }
 
-/// A line a call of a script: its values, and its place.
+/// A line for each call of a script: its values, and its place.
 fn calls(suite: &Suite, cases: &[&Case]) -> Vec<String> {
     let lines = cases.iter().map(|case| {
         let values = case.params.iter();
@@ -270,7 +272,7 @@ fn calls(suite: &Suite, cases: &[&Case]) -> Vec<String> {
     lines.collect()
 }
 
-/// A line a problem, with the parameters that a variant is given with it.
+/// A line for each problem, with the parameters of the variant.
 fn lines(cases: &[&Case]) -> Vec<String> {
     let problems = cases.chunk_by(|a, b| a.problem == b.problem);
     let lines = problems.map(|cases| {

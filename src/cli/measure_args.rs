@@ -1,4 +1,4 @@
-//! The arguments of all commands that measure: a suite, and what is changed in it.
+//! The arguments of all commands that measure: a suite, and options that change it.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -95,7 +95,7 @@ pub struct MeasureArgs {
 }
 
 impl MeasureArgs {
-    /// The same, for the library.
+    /// The arguments as options of the library.
     pub fn request(&self) -> MeasureOptions {
         MeasureOptions {
             suite: Script::named(&self.suite, &self.arguments),
@@ -117,10 +117,10 @@ impl MeasureArgs {
     }
 }
 
-/// A share of a time, 0 to 1.
+/// Parses a share of a time, from 0 to 1.
 ///
 /// # Errors
-/// A hint at what to write.
+/// A hint at the expected text.
 pub fn share(text: &str) -> Result<Share, String> {
     match text.trim().parse::<f64>() {
         Ok(share) if (0.0..=1.0).contains(&share) => Ok(Share(share)),
@@ -128,10 +128,10 @@ pub fn share(text: &str) -> Result<Share, String> {
     }
 }
 
-/// A span of time: a number with `s`, `m` or `h`; seconds without.
+/// Parses a duration: a number with `s`, `m` or `h`, or without a unit in seconds.
 ///
 /// # Errors
-/// A hint at what to write.
+/// A hint at the expected text.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let has_unit = !text.ends_with(|c: char| c.is_ascii_digit());
     let unit = if has_unit { "" } else { "s" };

@@ -1,6 +1,6 @@
-//! One file a subcommand: arguments in, calls, what is printed.
+//! The commands, one file for each: arguments, calls into the library, and the printed answer.
 
-/// Ends a command that cannot be done as it is asked for: exit code 2.
+/// Ends a command whose request is invalid: exit code 2.
 macro_rules! refuse {
     ($($message:tt)+) => {
         return Err($crate::cli::Stop::Usage(format!($($message)+)))
@@ -44,35 +44,35 @@ use regatta_core::secrets;
 use regatta_measure::interrupt;
 use regatta_report::document::{Block, Document};
 
-/// Why a command ends without a verdict.
+/// The reason why a command ends without a verdict.
 pub use regatta_measure::experiment::ExperimentError as Stop;
 
-/// The end of a command: its exit code, or the reason why it stopped.
+/// The result of a command: its exit code, or the reason why it stopped.
 pub type Ended = Result<u8, Stop>;
 
-/// Has a signal end this command with its workers, for one that measures.
+/// Makes signals end this command together with its workers, for a command that measures.
 fn watch() {
     watch_for("; what was measured is kept, and the same command resumes");
 }
 
-/// The same, with what is said of it.
+/// Like [`watch`], with the text that is printed on a signal.
 fn watch_for(rest: &'static str) {
     interrupt::watch_for(rest, say);
 }
 
-/// Called at the end of every command: leaves no process behind.
+/// Ends all child processes; called at the end of every command.
 pub fn leave_nothing() {
     interrupt::end();
 }
 
-/// Prints a result to standard output, coloured where that is wanted. What a terminal
-/// would obey beside our colours is written out, which leaves JSON what it was.
+/// Prints a result to standard output, coloured if wanted. Control characters other than our
+/// colours are escaped, which does not change the meaning of JSON.
 fn print(text: impl Display) -> Ended {
     write_out(&text.to_string()).map_err(Stop::not_judged)?;
     Ok(0)
 }
 
-/// The same. Nothing is wrong with an answer whose reader went away.
+/// Writes to standard output; a reader that closed the pipe is not an error.
 fn write_out(text: &str) -> io::Result<()> {
     interrupt::hold_if_stopping();
     let mut stdout = anstream::stdout().lock();
@@ -101,18 +101,18 @@ fn show_blocks(body: Vec<Block>) -> Ended {
     print(document.text(true))
 }
 
-/// Prints a result as it is made, as [`print()`] prints one that is there.
+/// Prints a result while it is rendered, in the way of [`print()`].
 fn print_as_made<E: Error>(make: impl FnOnce(&mut dyn Write) -> Result<(), E>) -> Result<(), Stop> {
     let mut lines = PrintedLines(Vec::new());
     make(&mut lines).map_err(Stop::not_judged)?;
     lines.flush().map_err(Stop::not_judged)
 }
 
-/// Prints whole lines, many at a time.
+/// Collects whole lines, and prints many at a time.
 struct PrintedLines(Vec<u8>);
 
 impl PrintedLines {
-    /// So much is printed at once.
+    /// The number of bytes that are printed at once.
     const MANY: usize = 1 << 16;
 
     fn print(&mut self, end: usize) -> io::Result<()> {
@@ -138,13 +138,13 @@ impl Write for PrintedLines {
     }
 }
 
-/// Prints a note on standard error. Its reader may be gone.
+/// Prints a note on standard error, and ignores a closed pipe.
 pub fn note(text: impl Display) {
     interrupt::hold_if_stopping();
     say(text);
 }
 
-/// Prints why a command has no verdict.
+/// Prints the reason why a command has no verdict.
 pub fn complain(stop: &Stop) {
     let word = match stop.exit_code() {
         2 => "error",

@@ -1,4 +1,4 @@
-//! `--watch`: the answer again, whenever a file of the checkout is saved.
+//! `--watch`: gives the answer again whenever a file of the checkout is saved.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use super::{Ended, Stop, complain, note, watch_for};
 use regatta_measure::git;
 use regatta_measure::worker::pool::Pool;
 
-/// Files are looked at so often. Those that are saved together are one change.
+/// The interval at which files are checked. Files saved within one interval are one change.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// After so many looks git lists the files, even where no folder of theirs has changed.
+/// The number of checks after which git lists the files again, even if no folder changed.
 const MAX_LOOKS: usize = 30;
 
 /// Gives an answer, and another one after each change. A signal ends it.
@@ -40,10 +40,10 @@ pub fn repeat(pool: &Pool, out: Option<&Path>, answer: impl Fn() -> Ended) -> En
     }
 }
 
-/// Waits until files have other contents than those that were measured.
+/// Waits until the contents of files differ from those that were measured.
 fn saved(mut measured: Checkout, out: Option<&Path>, exit_code: u8) -> Result<Checkout, Stop> {
     let code = || git::state_of_checkout(out.unwrap_or(Path::new("reports")));
-    // Unknown where a file is saved while this looks.
+    // The state is unknown if a file was saved during this check.
     let before = Some(code()).filter(|_| measured.is_current());
     note(format!(
         "exit code {exit_code}; waiting until one of {} files is saved, Ctrl-C ends this",
@@ -69,7 +69,7 @@ fn saved(mut measured: Checkout, out: Option<&Path>, exit_code: u8) -> Result<Ch
     }
 }
 
-/// The time and the size of each file or folder; `None` for one that is gone.
+/// The modification time and the size of each file or folder; `None` if it does not exist.
 type Stamps = BTreeMap<PathBuf, Option<(SystemTime, u64)>>;
 
 fn stamps<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Stamps {
@@ -81,7 +81,7 @@ fn stamps<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Stamps {
     paths.map(|path| (path.to_owned(), stamp(path))).collect()
 }
 
-/// The files that are watched, and the folders that they are in.
+/// The watched files and their folders.
 #[derive(Clone)]
 struct Checkout {
     files: Stamps,
@@ -99,7 +99,7 @@ impl Checkout {
         })
     }
 
-    /// True where nothing was saved, made or removed since.
+    /// True if nothing was saved, created or removed since.
     fn is_current(&self) -> bool {
         let mut both = [&self.files, &self.folders].into_iter();
         both.all(|was| stamps(was.keys().map(PathBuf::as_path)) == *was)

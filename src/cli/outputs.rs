@@ -1,4 +1,5 @@
-//! `--output FORMAT=PATH`: files of chosen formats, and what GitHub Actions shows of an answer.
+//! `--output FORMAT=PATH`: files in chosen formats, and the annotations and summary that GitHub
+//! Actions shows.
 
 use std::env;
 use std::io::Write;
@@ -65,33 +66,33 @@ fn output(text: &str) -> Result<OutputFile, String> {
 }
 
 impl Outputs {
-    /// The formats that were asked for, with their paths.
+    /// The requested formats, with their paths.
     pub fn wanted(&self) -> impl Iterator<Item = (Format, &Path)> {
         let all = self.output.iter();
         all.map(|output| (output.format, output.path.as_path()))
     }
 
-    /// True when a file was asked for.
+    /// True if a file was requested.
     pub fn any(&self) -> bool {
         !self.output.is_empty()
     }
 
-    /// True where annotations go to standard output, beside the answer.
+    /// True if annotations go to standard output, together with the answer.
     pub fn annotates(&self) -> bool {
         self.wanted().any(is_annotation)
     }
 
-    /// True when a file goes to standard output, which nothing else may then go to.
+    /// True if a file goes to standard output, so that nothing else may.
     pub fn prints(&self) -> bool {
         let mut wanted = self.wanted();
         wanted.any(|output| is_stdout(output.1) && !is_annotation(output))
     }
 
-    /// Finds out before any work whether `what` has these formats, and whether the files can be
-    /// written, each in a place of its own; and that none goes where JSON is printed.
+    /// Checks before any work that `what` has these formats, that the files can be written to
+    /// different paths, and that none goes to the standard output that JSON uses.
     ///
     /// # Errors
-    /// The first that cannot: exit code 2.
+    /// The first fault: exit code 2.
     pub fn check(&self, what: &str, formats: &[Format], json: bool) -> Result<(), Stop> {
         if json && self.prints() {
             refuse!(
@@ -123,7 +124,7 @@ impl Outputs {
                 _ => vec![path.to_owned()],
             };
             for target in targets {
-                // A step's summary is appended to, whoever wrote what is there.
+                // A step's summary is only appended to, so it may have other contents.
                 if !is_stdout(&target) && !is_summary(&target) {
                     files::check_writable(&target).map_err(Stop::usage)?;
                 }
@@ -140,22 +141,22 @@ impl Outputs {
         Ok(())
     }
 
-    /// As [`check`](Outputs::check), of what is made of a run.
+    /// [`check`](Outputs::check) for the formats of a run.
     ///
     /// # Errors
-    /// The first that cannot: exit code 2.
+    /// The first fault: exit code 2.
     pub fn check_of_run(&self, json: bool) -> Result<(), Stop> {
         let formats: Vec<Format> = Format::all().filter(|f| *f != Format::Perfetto).collect();
         self.check("a run", &formats, json)
     }
 
-    /// True where the Markdown goes to the step's summary.
+    /// True if the Markdown goes to the step's summary.
     pub fn summarises(&self) -> bool {
         let mut wanted = self.wanted();
         wanted.any(|(format, path)| format == Format::Markdown && is_summary(path))
     }
 
-    /// Writes the files asked for; annotations on standard output come later, with the answer.
+    /// Writes the requested files. Annotations on standard output come later, with the answer.
     ///
     /// # Errors
     /// When one cannot be written: exit code 3.
@@ -187,7 +188,8 @@ impl Outputs {
         Ok(())
     }
 
-    /// Writes the files of a command that had nothing to judge, where their format has one.
+    /// Writes the files of a command that had nothing to judge, in the formats that have a document
+    /// for it.
     pub fn write_refusal(&self, refusal: &Judgement) {
         for (format, path) in self.wanted() {
             // The existing file may be the reason for a refusal.
@@ -223,17 +225,17 @@ pub fn draw(folder: &Path, figures: &[Figure]) -> Result<(), Stop> {
     files::write_figures(folder, figures).map_err(Stop::not_judged)
 }
 
-/// True for `github=-`, whose lines the log may have among others.
+/// True for `github=-`, whose lines may be mixed with others in the log.
 fn is_annotation((format, path): (Format, &Path)) -> bool {
     format == Format::Github && is_stdout(path)
 }
 
-/// `-` stands for standard output.
+/// True for `-`, which means standard output.
 pub fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// Writes a document where the command line wants it.
+/// Writes a document to a path of the command line, or to standard output.
 ///
 /// # Errors
 /// When it cannot be written: exit code 3.
@@ -245,9 +247,9 @@ pub fn put(path: &Path, text: String) -> Result<(), Stop> {
     }
 }
 
-/// The file that a step's summary is appended to.
+/// The environment variable that names the file of a step's summary.
 const SUMMARY: &str = "GITHUB_STEP_SUMMARY";
-/// A summary of more bytes than these is not shown at all.
+/// The largest summary in bytes that GitHub shows.
 const LARGEST: u64 = 1 << 20;
 
 fn summary() -> Option<PathBuf> {
@@ -255,12 +257,12 @@ fn summary() -> Option<PathBuf> {
     path.map(PathBuf::from)
 }
 
-/// True for the file of this step's summary, which others append to as well.
+/// True for the file of this step's summary, to which others append as well.
 fn is_summary(path: &Path) -> bool {
     summary().is_some_and(|summary| files::place(&summary) == files::place(path))
 }
 
-/// Appends the report to a step's summary, where it has room.
+/// Appends the report to a step's summary, if it has room.
 ///
 /// # Errors
 /// When it cannot be written: exit code 3.
@@ -282,7 +284,7 @@ fn append_summary(path: &Path, text: &str) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The message for a flag that is the name of a report's format, such as `--html`.
+/// The message for a flag that is the name of a format, such as `--html`.
 pub fn format_as_flag(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else {
         return None;
@@ -295,7 +297,7 @@ pub fn format_as_flag(error: &clap::Error) -> Option<String> {
     ))
 }
 
-/// Annotates the reason for a missing report. Its reader may be gone.
+/// Prints an annotation with the reason for a missing report, and ignores a closed pipe.
 pub fn complain(why: &str, aside: bool) {
     let line = report::complaint(why);
     if aside {
@@ -305,7 +307,7 @@ pub fn complain(why: &str, aside: bool) {
     }
 }
 
-/// Appends a report to the step's summary, where there is one.
+/// Appends a report to the step's summary, if there is one.
 ///
 /// # Errors
 /// When it cannot be written: exit code 3.
@@ -313,7 +315,7 @@ pub fn fill_summary(report: &Report) -> Result<(), Stop> {
     summary().map_or(Ok(()), |path| summarise(report, &path))
 }
 
-/// Prints the annotations of a report, to standard error where standard output holds JSON.
+/// Prints the annotations of a report, to standard error if standard output has JSON.
 ///
 /// # Errors
 /// When one cannot be written: exit code 3.

@@ -1,5 +1,5 @@
-//! Progress of a measurement on standard error: a line that is redrawn on a terminal, and a line now
-//! and then elsewhere.
+//! Progress of a measurement on standard error: on a terminal a line that is redrawn, elsewhere an
+//! occasional line.
 
 use std::io::IsTerminal;
 use std::ops::{Range, RangeInclusive};
@@ -18,7 +18,7 @@ use regatta_report::text::{shorten_middle, width};
 use regatta_worker::case::Case;
 use regatta_worker::units::counted;
 
-/// Standard error, where what an experiment does is shown.
+/// Shows the progress of an experiment on standard error.
 pub struct Terminal;
 
 impl Listener for Terminal {
@@ -42,10 +42,10 @@ impl Listener for Terminal {
     }
 }
 
-/// The place of progress.
+/// The form of progress.
 enum ProgressOutput {
     Nowhere,
-    /// A line of a terminal, redrawn at each step.
+    /// One line on a terminal, redrawn at each step.
     Redrawn,
     /// Lines of a log.
     Lines(Pace),
@@ -62,7 +62,7 @@ impl ProgressOutput {
     }
 }
 
-/// Shows where a schedule is.
+/// The progress of a schedule.
 struct Progress {
     output: ProgressOutput,
     began: Instant,
@@ -71,19 +71,20 @@ struct Progress {
     done: usize,
     invocation: String,
     failed: usize,
-    /// The case that failed first, with its reason, until it is shown: a suite that fails throughout
-    /// is not waited for.
+    /// The first failed case with its reason, until it is shown, so that a suite that fails
+    /// throughout can be stopped early.
     first_failure: Option<String>,
     disturbed: usize,
     by: Vec<Disturbance>,
 }
 
-/// Measurements before anything is said of what is left: one alone is that of a cold start.
+/// The number of measurements before the remaining time is estimated, because the first has a cold
+/// start.
 const ENOUGH: usize = 3;
 
 impl Progress {
-    /// `37/120, invocation 2/5, 1 min 4 s, about 2 min left, 2 failed: cpu/flash:s512,d64`, so long
-    /// after the start. What leaves no room is not in it.
+    /// `37/120, invocation 2/5, 1 min 4 s, about 2 min left, 2 failed: cpu/flash:s512,d64`, at
+    /// `since` the start. Parts without room are left out.
     fn line(&self, since: Duration, case: &str) -> String {
         let (done, all) = (self.done, self.all);
         let mut line = format!("{done}/{all}, {}, {}", self.invocation, watch(since));
@@ -98,7 +99,7 @@ impl Progress {
             }
         }
         match COLUMNS.saturating_sub(width(&line) + 2) {
-            // Not enough to tell one from another.
+            // Too few columns to distinguish cases.
             ..16 => line,
             room => format!("{line}: {}", shorten_middle(case, room)),
         }
@@ -163,13 +164,13 @@ impl Drop for Progress {
     }
 }
 
-/// Two lines are never nearer to each other.
+/// The shortest time between two lines.
 const AT_MOST: Duration = Duration::from_secs(10);
 
-/// After so long a line is due though less than a tenth was done.
+/// The time after which a line is due although less than a tenth was done.
 const AT_LEAST: Duration = Duration::from_secs(60);
 
-/// When a line is due: at each tenth, and where that takes long each minute; never more often
+/// Decides when a line is due: at each tenth, and after a minute without one, but never more often
 /// than every ten seconds.
 #[derive(Debug, Default)]
 struct Pace {
@@ -178,7 +179,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// True if a line is due, so long after the start, with so much done.
+    /// True if a line is due at `since` the start, with `done` of `all` steps done.
     fn is_due(&mut self, since: Duration, done: usize, all: usize) -> bool {
         let quiet = since.saturating_sub(self.last);
         let tenths = 10 * done / all.max(1);

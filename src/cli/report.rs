@@ -66,7 +66,7 @@ pub fn run(args: &ReportArgs) -> Ended {
         .iter()
         .map(|name| head_of(name).unwrap_or_else(|| name.clone()));
     let names: Vec<String> = names.collect();
-    // All of them are found before the first is written.
+    // All runs are located before the first report is written.
     let heads = stored::find_all(&names, &store, None)?;
     if heads.len() > 1 && args.outputs.any() {
         refuse!(
@@ -138,7 +138,7 @@ pub fn run(args: &ReportArgs) -> Ended {
     Ok(0)
 }
 
-/// Refuses to write a better verdict over the page of a worse one.
+/// Refuses to replace the page of a worse verdict by that of a better one.
 fn check_outcome(head: &StoredRun, judgement: &Judgement, folder: &Path) -> Result<(), Stop> {
     let judged = head.run.end.as_ref().and_then(|end| end.judged.as_ref());
     let severity = |outcome: VerdictOutcome| match outcome {
@@ -159,9 +159,9 @@ fn check_outcome(head: &StoredRun, judgement: &Judgement, folder: &Path) -> Resu
     }
 }
 
-/// The place of a run's page and tables: beside a report folder's run, else in a
-/// folder named after the file, since several may lie in one place (`past/`); of shards into the
-/// folder that holds theirs; of a comparison into its folder, above the head's.
+/// The folder of a run's page and tables: a report folder itself; else a folder named after the
+/// run's file, since `past/` has several; for shards, the folder that contains theirs; for a
+/// comparison, its folder above the head's.
 fn folder_of(head: &StoredRun, of_comparison: bool) -> PathBuf {
     let run = head.path.as_path();
     if of_comparison {

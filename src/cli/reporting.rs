@@ -53,7 +53,7 @@ pub struct JudgedArgs {
 }
 
 impl JudgedArgs {
-    /// Runs such a command, or with `--watch` each time that something is saved.
+    /// Runs a command, or with `--watch` runs it each time that a file is saved.
     ///
     /// # Errors
     /// See [`super::Stop`].
@@ -71,11 +71,11 @@ impl JudgedArgs {
 }
 
 impl Answers {
-    /// Finds out before any work whether the files can be written, and that one thing alone
-    /// goes to standard output.
+    /// Checks before any work that the files can be written, and that only one document goes to
+    /// standard output.
     ///
     /// # Errors
-    /// The first that cannot: exit code 2.
+    /// The first fault: exit code 2.
     pub fn check(&self) -> Result<(), Stop> {
         self.outputs.check_of_run(self.json)?;
         if self.outputs.prints() && self.outputs.annotates() {
@@ -87,7 +87,7 @@ impl Answers {
         Ok(())
     }
 
-    /// Prints the answer, unless a file went where it would go.
+    /// Prints the answer, unless a file goes to standard output.
     fn print(&self, report: &Report) -> Result<(), Stop> {
         if self.outputs.prints() {
             Ok(())
@@ -120,13 +120,11 @@ pub fn write(folder: &Path, report: &Report) -> Result<Vec<PathBuf>, Stop> {
     files::write_all(folder, report).map_err(Stop::not_judged)
 }
 
-/// Prints the answer to what was measured and judged, then writes its reports into a folder and ends
-/// its file.
+/// Prints the answer for a measured run, writes its reports into a folder, and ends its file.
 ///
-/// The exit code is the verdict's whatever becomes of the output: what is worse is worse
-/// though the output failed. Where nothing is worse and the answer could not be written
-/// down, it is 3. A run whose reports could not be written is not ended: the same command
-/// judges it again without measuring.
+/// The exit code is the verdict's even if the output fails, because a regression stays one. If
+/// nothing is worse and the answer could not be written, it is 3. A run whose reports could not be
+/// written is not ended, so the same command judges it again without measuring.
 ///
 /// # Errors
 /// None: a failure to write or print is reported.
@@ -178,7 +176,7 @@ pub fn conclude(measured: &mut MeasuredRun, answers: &Answers) -> Ended {
     ended(&measured.judgement, results)
 }
 
-/// The file of a base that was measured in pairs with this run, beside it.
+/// The file of the base that was measured in pairs with this run, which is beside it.
 pub fn base_files(head: &Path, header: &RunHeader) -> Vec<PathBuf> {
     let folder = head.parent().filter(|folder| folder.ends_with("head"));
     let base = folder.map(|folder| folder.with_file_name("base").join(RUN_FILE));
@@ -186,7 +184,8 @@ pub fn base_files(head: &Path, header: &RunHeader) -> Vec<PathBuf> {
     base.into_iter().collect()
 }
 
-/// The exit code of a verdict, after reporting why parts of the answer could not be written.
+/// Reports the parts of the answer that could not be written, and returns the exit code of the
+/// verdict.
 fn ended(judgement: &Judgement, results: impl IntoIterator<Item = Result<(), Stop>>) -> Ended {
     let outcome = judgement.verdict.outcome;
     let mut failed = false;
@@ -200,7 +199,7 @@ fn ended(judgement: &Judgement, results: impl IntoIterator<Item = Result<(), Sto
     }
 }
 
-/// Tells the answer to a stored run, and gives the exit code.
+/// Prints and writes the answer for a stored run, and returns the exit code.
 ///
 /// # Errors
 /// None: a failure to write or print is reported.
@@ -220,8 +219,8 @@ fn answer(report: &Report, answers: &Answers) -> Result<(), Stop> {
     print_as_made(|out| terminal(report.judgement, answers.all).write(true, out))
 }
 
-/// If a command ends before judging, reports the reason as JSON, in the files and
-/// as an annotation, where these were asked for.
+/// If a command ends before judging, reports the reason as JSON, in the files and as an annotation,
+/// as far as these were requested.
 fn report_stop(ended: Ended, suite: &str, answers: &Answers) -> Ended {
     let (Err(stop), outputs) = (&ended, &answers.outputs) else {
         return ended;
@@ -236,13 +235,13 @@ fn report_stop(ended: Ended, suite: &str, answers: &Answers) -> Ended {
     }
     outputs.write_refusal(&refusal);
     if json && let Ok(Some(text)) = report::render_refusal(Format::Json, &refusal) {
-        // The reason is on standard error in any case.
+        // Errors are ignored, because standard error has the reason in any case.
         let _ = print(text);
     }
     ended
 }
 
-/// If a command ends before its answer, and JSON was asked for, prints the reason as JSON too.
+/// If a command ends before its answer and JSON was requested, prints the reason as JSON.
 pub fn report_error_as_json(ended: Ended, json: bool) -> Ended {
     if let (Err(stop), true) = (&ended, json) {
         let answer = json!({ "error": stop.to_string(), "exit_code": stop.exit_code() });

@@ -1,4 +1,4 @@
-//! `regatta run`: measure a suite, judge what it expects, write the reports.
+//! `regatta run`: measures a suite, judges its expectations, and writes the reports.
 
 use clap::Args;
 
@@ -49,8 +49,8 @@ fn measured(args: &RunArgs) -> Ended {
     add_to_history(ended, &args.keep, &run, args.judged.measure.quiet)
 }
 
-/// Measures a shard. What the suite expects is judged of all shards together: a case may be
-/// compared with one of another shard.
+/// Measures a shard. Expectations are judged for all shards together, because a reference may be in
+/// another shard.
 fn shard(args: &RunArgs, place: Place) -> Ended {
     let answers = &args.judged.answers;
     let judging = [

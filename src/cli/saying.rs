@@ -1,9 +1,9 @@
 //! Printing on standard error.
 //!
-//! A terminal gets our own colours, and otherwise text alone: workers, libraries,
-//! file names and recordings hold whatever somebody put there. Nothing of it may move a cursor,
-//! set a title, ring, or turn the order of a line around. It is shown as `\u001b`, which is what
-//! it is in JSON as well, so that a machine still reads exactly what was there.
+//! A terminal gets only our own colours and plain text. Texts of workers, libraries, file names and
+//! recordings may contain anything, but must not move a cursor, set a title, ring, or reorder a
+//! line. Such characters are printed as `\u001b`, which is also their form in JSON, so a machine
+//! still reads the exact text.
 
 use std::fmt::{Display, Write as _};
 use std::io::{self, IsTerminal, Write as _};
@@ -16,10 +16,10 @@ use terminal_size::terminal_size_of;
 use regatta_report::terminal::COLUMNS;
 use regatta_report::text::{hides, shorten_middle, wrap};
 
-/// True while a line of progress stands on the terminal.
+/// True while a progress line is on the terminal.
 static DRAWN: AtomicBool = AtomicBool::new(false);
 
-/// Draws a line of progress over the one before, as wide as the terminal.
+/// Draws a progress line over the previous one, as wide as the terminal.
 pub(super) fn draw(line: &str) {
     let columns = terminal_size_of(io::stderr()).map_or(COLUMNS, |(width, _)| width.0.into());
     let line = shorten_middle(line, columns.saturating_sub(1));
@@ -27,19 +27,18 @@ pub(super) fn draw(line: &str) {
     let _ = write!(io::stderr(), "\r{line}\u{1b}[K");
 }
 
-/// Erases the line of progress.
+/// Erases the progress line.
 pub(super) fn erase() {
     if DRAWN.swap(false, Ordering::Relaxed) {
         let _ = write!(io::stderr(), "\r\u{1b}[K");
     }
 }
 
-/// Prints a line, even when a stop was asked for. Its reader may be gone.
+/// Prints a line, even after a stop was requested, and ignores a closed pipe.
 pub(super) fn say(text: impl Display) {
     let text = harmless(&text.to_string());
     erase();
-    // On a terminal, lines as long as a reader's; in a pipe, one line a message,
-    // which can be searched.
+    // On a terminal, lines are wrapped; in a pipe, each message is one line, which can be searched.
     let text = if io::stderr().is_terminal() {
         in_lines(&text)
     } else {
@@ -48,7 +47,8 @@ pub(super) fn say(text: impl Display) {
     let _ = writeln!(anstream::stderr(), "{}", text.trim_end());
 }
 
-/// A text in lines of at most eighty columns, those after the first of a paragraph indented.
+/// Wraps a text into lines of at most eighty columns, and indents the lines after the first of a
+/// paragraph.
 fn in_lines(text: &str) -> String {
     let mut out = String::new();
     for paragraph in text.lines() {
@@ -63,7 +63,7 @@ fn in_lines(text: &str) -> String {
     out
 }
 
-/// The text with all that a terminal would obey written out, our own colours excepted.
+/// Escapes everything that controls a terminal, except our own colours.
 pub(super) fn harmless(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
@@ -83,14 +83,14 @@ pub(super) fn harmless(text: &str) -> String {
         }
     }
     if coloured {
-        // Somebody else's colour, which ours would have ended.
+        // Resets a foreign colour that would otherwise continue.
         out.push_str("\u{1b}[0m");
     }
     out
 }
 
-/// The codes of a colour that this program may have set itself, taken off the text; nothing
-/// is taken for any other sequence.
+/// Removes the codes of a colour that this program may have set from the text and returns them;
+/// removes nothing for any other sequence.
 fn colour(rest: &mut Peekable<Chars>) -> Option<String> {
     let mut ahead = rest.clone();
     if ahead.next() != Some('[') {
@@ -104,7 +104,7 @@ fn colour(rest: &mut Peekable<Chars>) -> Option<String> {
             _ => return None,
         }
     }
-    // Not those that hide, blink or paint the ground.
+    // Codes that hide, blink or colour the background are not ours.
     let ours = |code: &str| matches!(code, "" | "0" | "1" | "2" | "22" | "39") || shade(code);
     let all = codes.split(';').all(ours);
     all.then(|| {
@@ -117,7 +117,7 @@ fn shade(code: &str) -> bool {
     matches!(code.parse(), Ok(31..=37u32))
 }
 
-/// As JSON writes it, in one part or two.
+/// Escapes a character as in JSON, in one or two UTF-16 units.
 fn escape(c: char, out: &mut String) {
     for unit in c.encode_utf16(&mut [0; 2]) {
         let _ = write!(out, "\\u{unit:04x}");

@@ -1,4 +1,4 @@
-//! `regatta trace`: what any program does on its GPUs.
+//! `regatta trace`: records what any program does on its GPUs.
 
 use std::path::{Path, PathBuf};
 
@@ -132,7 +132,7 @@ pub fn run(args: &TraceArgs) -> Ended {
     Ok(0)
 }
 
-/// Runs the program, and gives its trace and how it ended.
+/// Runs the program; returns its trace and the way in which it ended.
 fn record(args: &TraceArgs, library: &Path) -> Result<(Trace, tracing::ProgramEnd), Stop> {
     let folder = temporary::folder("trace");
     let folder = folder.map_err(|error| {
@@ -160,7 +160,7 @@ fn record(args: &TraceArgs, library: &Path) -> Result<(Trace, tracing::ProgramEn
     Ok((Trace { header, recording }, ran))
 }
 
-/// Says why nothing was recorded, and gives the exit code.
+/// Prints the reason why nothing was recorded, and returns the exit code.
 fn nothing(args: &TraceArgs, trace: &Trace, code: u8) -> u8 {
     let why = why_nothing(&trace.recording);
     note(format!("nothing was recorded: {why}"));
@@ -174,7 +174,7 @@ fn nothing(args: &TraceArgs, trace: &Trace, code: u8) -> u8 {
     }
 }
 
-/// Finds out before the program runs what would keep its trace from being kept.
+/// Checks before the program runs that its trace can be written.
 fn check(args: &TraceArgs, out: &Path) -> Result<(), Stop> {
     if out.exists() && !args.replace {
         return Err(Stop::usage(RecordError::taken(out)));
@@ -206,7 +206,7 @@ fn check(args: &TraceArgs, out: &Path) -> Result<(), Stop> {
     }
 }
 
-/// `train.trace` for `python train.py`.
+/// The default name of the trace: `train.trace` for `python train.py`.
 fn default_name(command: &[String]) -> PathBuf {
     let script = command.iter().find(|word| is_script(word));
     let named = script.or(command.first()).map(Path::new);
@@ -246,7 +246,7 @@ pub(super) struct TraceAnswer<'a> {
     analysis: &'a Analysis,
 }
 
-/// Writes the trace and its page, and prints what it says.
+/// Writes the trace and its page, and prints the analysis.
 fn keep(args: &TraceArgs, out: &Path, trace: &Trace) -> Result<(), Stop> {
     file::write(out, trace, args.replace).map_err(Stop::not_judged)?;
     let analysis = analyse(&trace.recording);

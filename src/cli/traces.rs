@@ -1,4 +1,4 @@
-//! Stored traces: what `regatta report` shows of one, and `regatta diff` of two.
+//! Stored traces: `regatta report` of one, and `regatta diff` of two.
 
 use std::fs::{self, File};
 use std::io::{BufReader, Read};
@@ -16,7 +16,7 @@ use regatta_report::trace as shown;
 use regatta_report::{Format, files};
 use regatta_worker::units::Share;
 
-/// Writes the files of a trace that were asked for.
+/// Writes the requested files of a trace.
 ///
 /// # Errors
 /// When one cannot be written: exit code 3.
@@ -42,14 +42,14 @@ fn keep_page(path: &Path, text: String) -> Result<(), Stop> {
 /// profiler.
 pub fn is_trace(word: &str) -> bool {
     let path = Path::new(word);
-    // A file that calls itself one is read as one, and its damage named.
+    // A file that is named like a trace is read as one, so that its damage is reported.
     path.is_file()
         && (file::is_trace(path)
             || path.extension().is_some_and(|e| e == "trace")
             || is_kineto(path))
 }
 
-/// Reads a trace, whoever wrote it.
+/// Reads a trace of regatta or of PyTorch's profiler.
 fn read(path: &Path) -> Result<Trace, Stop> {
     if is_kineto(path) {
         read_kineto(path)
@@ -58,7 +58,7 @@ fn read(path: &Path) -> Result<Trace, Stop> {
     }
 }
 
-/// `regatta report TRACE`: prints its table, or writes the files that were asked for.
+/// `regatta report TRACE`: prints its table, or writes the requested files.
 ///
 /// # Errors
 /// See [`super::Stop`].
@@ -83,8 +83,8 @@ fn write_perfetto(path: &Path, trace: &Trace) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Reads one side of a diff: a trace that is compared in all detail, and further ones of the same
-/// program, of which the times count alone.
+/// Reads one side of a diff: a trace that is compared in detail, and further ones of the same
+/// program, of which only the times are used.
 fn read_side(first: &str, runs: &[PathBuf]) -> Result<Trace, Stop> {
     let mut trace = read(Path::new(first))?;
     let real = |path: &Path| fs::canonicalize(path).ok();
@@ -129,7 +129,7 @@ pub fn diff(
     Ok(comparison.verdict.outcome.exit_code())
 }
 
-/// Operations that are kept, as `regatta trace` keeps them.
+/// The number of operations that are kept, as in `regatta trace`.
 const LIMIT: usize = 1_000_000;
 
 /// The first bytes of a gzip file (RFC 1952).
@@ -145,10 +145,10 @@ fn is_kineto(path: &Path) -> bool {
     is
 }
 
-/// Reads a file that PyTorch's profiler wrote, as it is or compressed.
+/// Reads a file that PyTorch's profiler wrote, plain or compressed.
 ///
 /// # Errors
-/// When it cannot be read, or makes no sense: exit code 2.
+/// When it cannot be read or is invalid: exit code 2.
 fn read_kineto(path: &Path) -> Result<Trace, Stop> {
     let name = path.display();
     let refused = |problem: String| Stop::Usage(format!("{name}: {problem}"));
@@ -173,7 +173,7 @@ fn read_kineto(path: &Path) -> Result<Trace, Stop> {
     Ok(tracing::of_kineto(recording, label, started))
 }
 
-/// A file, or what gzip makes of it.
+/// A file's contents, decompressed by gzip if needed.
 struct Opened {
     bytes: Box<dyn Read>,
     gzip: Option<Child>,
@@ -182,7 +182,7 @@ struct Opened {
 impl Opened {
     fn open(path: &Path) -> Result<Opened, String> {
         let text = |error: std::io::Error| error.to_string();
-        // A pipe would be waited for without end.
+        // Reading a pipe might never end.
         if !fs::metadata(path).map_err(text)?.is_file() {
             return Err("it is not a regular file".to_owned());
         }
@@ -211,7 +211,7 @@ impl Opened {
         Ok(Opened { bytes, gzip })
     }
 
-    /// The error of gzip; ends it, if only part of the file was read.
+    /// The error of gzip, which is ended if only a part of the file was read.
     fn problem(self) -> Option<String> {
         drop(self.bytes);
         let ended = self.gzip?.wait_with_output().ok()?;

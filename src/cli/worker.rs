@@ -146,7 +146,7 @@ fn check(command: &[String], json: bool) -> Ended {
     show(checks, json, "conforms", "does not conform")
 }
 
-/// Prints checks and their outcome: 1 where one failed.
+/// Prints checks with their results; the exit code is 1 if one failed.
 fn show(checks: Vec<Check>, json: bool, passed: &str, failed: &str) -> Ended {
     let failed_checks = checks.iter();
     let failed_checks = failed_checks.filter(|c| matches!(c.result, CheckResult::Failed(_)));

@@ -1,5 +1,6 @@
-//! `cargo xtask schemas`: writes the JSON Schemas in docs/schemas of what regatta reads and writes, and
-//! docs/BUILT-IN.md. Its tests fail where one of these files is stale, or a member has no description.
+//! `cargo xtask schemas`: writes the JSON Schemas of the files that regatta reads and writes to
+//! docs/schemas, and docs/BUILT-IN.md. Its tests fail if one of these files is out of date, or a
+//! member has no description.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -20,11 +21,11 @@ use serde_json::{Map, Value, json};
 struct SchemaDocument {
     /// The name of its file.
     name: &'static str,
-    /// The title, in a line.
+    /// The title, in one line.
     title: &'static str,
     /// True where each line ends with a checksum.
     summed: bool,
-    /// True of what others write and regatta reads.
+    /// True if others write the document and regatta reads it.
     is_read: bool,
     of: fn(&mut SchemaGenerator) -> Schema,
 }
@@ -153,8 +154,8 @@ fn schema(document: &SchemaDocument) -> Value {
     schema
 }
 
-/// Lets a number with a fraction be null, which stands for one that JSON does not have, and
-/// takes rustdoc's links out of descriptions.
+/// Allows null for a float, because JSON has no infinity or NaN, and removes rustdoc's links from
+/// descriptions.
 fn tidy(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -171,7 +172,7 @@ fn tidy(value: &mut Value) {
     }
 }
 
-/// ``[`Side::read`](regatta_core::record::Side::read)`` as `` `Side::read` ``.
+/// Turns ``[`Side::read`](regatta_core::record::Side::read)`` into `` `Side::read` ``.
 fn plain(text: &str) -> String {
     let mut parts = text.split("[`");
     let mut text = parts.next().unwrap_or_default().to_owned();

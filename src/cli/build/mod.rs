@@ -1,5 +1,5 @@
-//! `regatta build`: every kernel for every architecture, with no GPU, and what each
-//! entry point takes; or what a suite says. Both with what building takes.
+//! `regatta build`: compiles every kernel for every architecture, without a GPU, and lists the
+//! resources of each entry point; or runs the build of a suite. Both report the time of building.
 
 mod suite;
 mod table;
@@ -71,7 +71,7 @@ pub struct BuildArgs {
 }
 
 impl BuildArgs {
-    /// The arguments that concern kernels alone.
+    /// The first argument that only applies to kernels.
     fn of_kernels(&self) -> Option<&str> {
         let given = [
             (self.files.len() > 1, "another file"),
@@ -213,8 +213,8 @@ fn jobs<'a>(
     Ok(jobs)
 }
 
-/// Compiles on every core. Missing compilers, unknown architectures and folders that
-/// cannot be written are not a kernel's fault and end the command.
+/// Compiles on every core. A missing compiler, an unknown architecture or a folder that cannot be
+/// written is not a kernel's fault, and ends the command.
 fn built(jobs: &[Job], compiler: Compiler, args: &BuildArgs) -> Result<Vec<FileOutcome>, Stop> {
     if !args.quiet && !args.json {
         note(format!("building {}", counted(jobs.len(), "cubin")));
@@ -255,7 +255,7 @@ fn show(
         print_json(&text)?;
         return Ok(());
     }
-    // A verdict stands first, as that of a run does.
+    // The verdict comes first, as for a run.
     let mut document = match comparison {
         Some(Ok(comparison)) => table::comparison(comparison),
         _ => Document::default(),

@@ -1,4 +1,4 @@
-//! `regatta build SUITE`: the suite's own command, measured.
+//! `regatta build SUITE`: runs and measures the suite's own build command.
 
 use serde_json::json;
 
@@ -12,12 +12,12 @@ use regatta_measure::building::{BuildingError, SuiteBuild, build_suite};
 use regatta_measure::experiment::arm::reports;
 use regatta_report::document::{Block, ListItem, Tone};
 
-/// True for what can only be a suite: the name of one, or the path of a TOML file.
+/// True for a name that can only be a suite's: a built-in suite, or the path of a TOML file.
 pub fn is_one(name: &str) -> bool {
     name.ends_with(".toml") || BUILTIN.iter().any(|(known, _)| *known == name)
 }
 
-/// Builds what the suite says, and holds it to the suite's limits on builds.
+/// Runs the suite's build, and applies the suite's limits on builds.
 ///
 /// # Errors
 /// A suite that cannot be read or builds nothing, and a command that cannot be started.
@@ -38,7 +38,7 @@ pub fn run(name: &str, json: bool) -> Ended {
             let origin = &build.origin;
             refuse!("{origin}: {error}");
         }
-        // A suite that does not build is worse than one that does.
+        // A build that fails is a failure of the code, like a regression.
         Err(error) => {
             note(format!("error: {error}"));
             if json {
@@ -58,7 +58,8 @@ pub fn run(name: &str, json: bool) -> Ended {
     })
 }
 
-/// A command that found everything up to date has no time of a build to limit.
+/// Applies the limits on builds, unless the command found everything up to date and has no time to
+/// limit.
 fn check_limits(suite: &Suite, outcome: &SuiteBuild) -> Vec<ExpectationResult> {
     let built = [(SUITE_BUILD.to_owned(), outcome.built.clone())].into();
     let rules = suite.rules.expectations.iter();

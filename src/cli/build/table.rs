@@ -8,9 +8,9 @@ use regatta_report::text::shorten_middle;
 use regatta_worker::joined::Joined;
 use regatta_worker::units::{Nanoseconds, counted};
 
-/// Columns of an entry point's name.
+/// The width of an entry point's name, in columns.
 const NAME: usize = 32;
-/// The most of a compiler's complaint that is printed, in lines.
+/// The largest number of lines of a compiler's error that are printed.
 const COMPLAINT: usize = 60;
 
 /// The meaning of the columns, below the table.
@@ -94,7 +94,7 @@ fn entry(row: &LedgerRow) -> TableRow {
     TableRow::new(format!("  {}", shorten_middle(&taken.name, NAME)), cells)
 }
 
-/// A compiler's own lines, as they are: they point at columns.
+/// A compiler's lines unchanged, because they point at columns.
 fn complaint(log: &str) -> String {
     let lines = log.lines().take(COMPLAINT);
     let mut text = lines.joined("\n");

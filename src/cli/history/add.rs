@@ -1,4 +1,4 @@
-//! `regatta history add`, and what `run` and `gate` add when they have ended.
+//! `regatta history add`, and the runs that `run` and `gate` add when they end.
 
 use std::path::{Path, PathBuf};
 
@@ -42,7 +42,7 @@ impl Keep {
 /// Adds runs.
 ///
 /// # Errors
-/// When one cannot be read or is not to be added, before any is: exit code 2; when one cannot be
+/// When a run cannot be read or added, before any run is added: exit code 2; when one cannot be
 /// written: 3.
 pub(super) fn run(args: &AddArgs) -> Ended {
     let at = args.at.as_ref().map(|text| {
@@ -88,7 +88,7 @@ pub(super) fn run(args: &AddArgs) -> Ended {
     }
 }
 
-/// The result of adding, in words; reports the damage of the history.
+/// The result of adding a run, as text. Reports damage of the history.
 fn outcome(added: &Added) -> String {
     let (path, runs, new) = match added {
         Added::Already { path } => {
@@ -111,7 +111,7 @@ fn outcome(added: &Added) -> String {
     format!("added to {path}, which has {runs} now{new}")
 }
 
-/// Runs in the form in which they are added.
+/// Reads runs, reduced to the parts that a history keeps.
 fn found(names: &[String], at: Option<Timestamp>) -> Result<Vec<Reduced>, Stop> {
     if let Some(name) = names.iter().find(|name| !Path::new(name).exists()) {
         refuse!("{name} is neither a run's file nor a folder with a {RUN_FILE}");
@@ -139,8 +139,8 @@ fn refused(error: RecordError) -> Stop {
     }
 }
 
-/// The exit code of `run` and `gate` with the addition of the run, if that was asked for. The code
-/// is the verdict's; where nothing is worse and the run could not be added, it is 3.
+/// Adds the run of a `run` or `gate` to a history, if requested, and returns the exit code: that of
+/// the verdict or, if nothing is worse and the run could not be added, 3.
 ///
 /// # Errors
 /// As the command itself.

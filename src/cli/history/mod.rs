@@ -1,5 +1,5 @@
-//! `regatta history`: what changed over weeks, and since when. For trends, never for the verdict
-//! of a gate.
+//! `regatta history`: shows the changes over weeks and when they began. A gate's verdict never uses
+//! it.
 
 mod add;
 mod show;
@@ -52,7 +52,7 @@ pub fn run(args: &HistoryArgs) -> Ended {
     }
 }
 
-/// The folder of histories where no other is named.
+/// The default folder of histories.
 const HISTORIES: &str = "history";
 
 /// Which history.
@@ -71,7 +71,7 @@ pub(super) struct Which {
 }
 
 impl Which {
-    /// `regatta history SUITE OPTION`, of the same folder and machine.
+    /// The command `regatta history SUITE OPTION` for the same folder and machine.
     fn command(&self, suite: &str, option: &str) -> String {
         let words = ["regatta", "history", suite, option];
         let mut words = words.map(str::to_owned).to_vec();
@@ -143,7 +143,7 @@ pub(super) struct AddArgs {
     pub(super) json: bool,
 }
 
-/// A time of a call by its short name.
+/// Parses the short name of a metric that is a time of a call.
 fn clock(text: &str) -> Result<Metric, String> {
     match text {
         "device" => Ok(Metric::Device),
@@ -153,12 +153,12 @@ fn clock(text: &str) -> Result<Metric, String> {
     }
 }
 
-/// A date, or a time such as `2026-05-01T12:00:00Z`; dates begin in the universal zone.
+/// Parses a date, or a time such as `2026-05-01T12:00:00Z`; dates begin in UTC.
 pub(super) fn time(text: &str) -> Option<Timestamp> {
     if let Ok(at) = text.parse::<Timestamp>() {
         return Some(at);
     }
-    // A time without a zone is not a timestamp, and would be read as its date.
+    // A time needs a zone, and would otherwise be read as its date.
     let date: Date = match text.len() {
         10 => text.parse().ok()?,
         _ => return None,
@@ -166,7 +166,7 @@ pub(super) fn time(text: &str) -> Option<Timestamp> {
     Some(date.to_zoned(TimeZone::UTC).ok()?.timestamp())
 }
 
-/// The same, or a span before `newest`: `30d`, `12h`, `8w`.
+/// Parses a date or time like [`time`], or a span before `newest`: `30d`, `12h`, `8w`.
 pub(super) fn since(text: &str, newest: Timestamp) -> Result<Timestamp, Stop> {
     let span = text.parse::<Span>().ok().filter(|span| !span.is_negative());
     let newest = newest.to_zoned(TimeZone::UTC);

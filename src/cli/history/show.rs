@@ -1,4 +1,4 @@
-//! `regatta history SUITE`: what changed.
+//! `regatta history SUITE`: shows the changes.
 
 use std::fs;
 use std::path::{Component, Path};
@@ -21,7 +21,7 @@ use regatta_worker::joined::Joined;
 use regatta_worker::units::counted;
 use serde_json::json;
 
-/// Shows it.
+/// Shows a history.
 ///
 /// # Errors
 /// When it is missing, cannot be read, or lacks the selected part: exit code 2; when
@@ -90,7 +90,7 @@ pub(super) fn run(args: &ShowArgs) -> Ended {
     }
 }
 
-/// Why a history has no times of a metric, and what to do.
+/// The reason why a history has no times of a metric, and the fix.
 fn no_times(history: &History, path: &Path, options: &Options) -> String {
     let path = path.display();
     let runs = counted(history.runs.len(), "run");
@@ -112,7 +112,8 @@ fn no_times(history: &History, path: &Path, options: &Options) -> String {
     )
 }
 
-/// Cases of a run that were timed, in all invocations beside other programs or not.
+/// The number of timed cases of a run: those that other programs disturbed in all invocations if
+/// `disturbed`, else the others.
 fn timed(run: &HistoryRun, disturbed: bool) -> usize {
     let outcomes = run.results.iter().map(|(_, outcome)| outcome);
     let times = outcomes.filter_map(|outcome| outcome.measured());
@@ -122,7 +123,7 @@ fn timed(run: &HistoryRun, disturbed: bool) -> usize {
 /// Lists the runs of a history.
 ///
 /// # Errors
-/// When it is not there or cannot be read: exit code 2.
+/// When it does not exist or cannot be read: exit code 2.
 pub(super) fn list(args: &ShowArgs) -> Ended {
     let history = read(&chosen(&args.which)?)?;
     if args.json {
@@ -155,10 +156,11 @@ pub(super) fn list(args: &ShowArgs) -> Ended {
     show_blocks(vec![Block::Table(Table::new("run", heads, rows))])
 }
 
-/// Reads a history, and tells what in it could not be used.
+/// Reads a history, and reports lines that could not be used.
 pub(super) fn read(stored: &HistoryFile) -> Result<History, Stop> {
     let history = History::read(&stored.path).map_err(Stop::usage)?;
-    /// More is a file that somebody else wrote.
+    /// The largest number of damaged lines that are reported one by one. A file with more was
+    /// written by another program.
     const MAX_DAMAGE: usize = 10;
     for damage in history.damage.iter().take(MAX_DAMAGE) {
         let path = stored.path.display();
@@ -171,7 +173,7 @@ pub(super) fn read(stored: &HistoryFile) -> Result<History, Stop> {
     Ok(history)
 }
 
-/// The history that is meant, where that can be one only.
+/// The selected history, if the selection is unambiguous.
 pub(super) fn chosen(which: &Which) -> Result<HistoryFile, Stop> {
     let store = HistoryStore::new(&which.root);
     let there = store.list();
@@ -203,7 +205,7 @@ pub(super) fn chosen(which: &Which) -> Result<HistoryFile, Stop> {
     }
 }
 
-/// The run that the reference begins with: the first since a time, or with a label.
+/// The index of the reference's first run: the first since a time, or the one with a label.
 fn reference(history: &History, args: &ShowArgs) -> Result<usize, Stop> {
     let Some(asked) = args.reference.as_deref() else {
         return Ok(0);
@@ -222,8 +224,8 @@ fn reference(history: &History, args: &ShowArgs) -> Result<usize, Stop> {
     })
 }
 
-/// The pages of runs, as links from a page: beside a run's file, if that is still of
-/// this run.
+/// Links from a page to the pages of runs, which are beside a run's file if that still has this
+/// run.
 fn links(history: &History, page: &Path) -> Vec<Option<String>> {
     let folder = place(page);
     let folder = folder.parent().unwrap_or(Path::new("/"));
@@ -236,7 +238,7 @@ fn links(history: &History, page: &Path) -> Vec<Option<String>> {
     runs.collect()
 }
 
-/// The way from a folder to a file, both whole paths, as a link.
+/// The relative link from a folder to a file; both paths are absolute.
 fn link(file: &Path, folder: &Path) -> String {
     let (file, folder): (Vec<Component>, Vec<Component>) =
         (file.components().collect(), folder.components().collect());

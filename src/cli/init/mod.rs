@@ -1,4 +1,4 @@
-//! `regatta init`: what a repository needs for a gate of its own.
+//! `regatta init`: writes the files that a repository needs for its own gate.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -62,11 +62,11 @@ const SECTION: &str = include_str!("README.md");
 const GITHUB: &str = include_str!("github.yml");
 const GITLAB: &str = include_str!("gitlab.yml");
 
-/// The beginning of the line of the suite that its environment's requirements go before.
+/// The prefix of the suite's line before which its environment's requirements are inserted.
 const ENVIRONMENT: &str = "environments.default.";
 const NUMPY: &str = "requirements = [\"numpy==2.2.6\"]\nenvironments.default.";
 
-/// True where the function can be imported as it is.
+/// True if Python has NumPy, so that the example can be imported.
 fn has_numpy() -> bool {
     let python = interpreter_of(&Environment::default());
     let asked = Command::new(python)
@@ -76,14 +76,14 @@ fn has_numpy() -> bool {
     asked.is_ok_and(|output| output.status.success())
 }
 
-/// A file, and what became of it.
+/// A file, and a word for what was done with it.
 type InitFile = (PathBuf, &'static str);
 
 fn init(args: &InitArgs) -> Ended {
     let root = &args.dir;
     fs::create_dir_all(root).map_err(|error| at(root, error))?;
     let ci = args.ci.unwrap_or_else(|| of_remote(root));
-    // If Python has no NumPy, the suite brings it.
+    // If Python has no NumPy, the suite's environment requires it.
     let bringing = SUITE.replace(ENVIRONMENT, &format!("{ENVIRONMENT}{NUMPY}"));
     let made = match read(&root.join("speed.toml"))? {
         Some(own) => own == bringing,
@@ -102,7 +102,7 @@ fn init(args: &InitArgs) -> Ended {
         Ci::Gitlab => Some(write_new(root, "speed.gitlab-ci.yml", GITLAB)?),
         Ci::None => None,
     });
-    // The output of runs.
+    // `reports` is the output folder of runs.
     let is_ignored = |line: &str| line.trim().trim_matches('/') == "reports";
     all.push(append(root, ".gitignore", "reports/\n", is_ignored)?);
     let section = SECTION.replace("git:main", &format!("git:{}", branch(root)));
@@ -192,8 +192,8 @@ fn append(root: &Path, name: &str, text: &str, is_in: fn(&str) -> bool) -> Resul
     Ok((path, what))
 }
 
-/// The branch that others are compared with: the remote's default, or else one of the usual
-/// names, or the one that is checked out.
+/// The branch to compare with: the remote's default, or else one of the usual names, or the current
+/// branch.
 fn branch(root: &Path) -> String {
     let reference = |name: &str| git::ask(root, &["symbolic-ref", "--short", name]).ok();
     let remote = reference("refs/remotes/origin/HEAD");
