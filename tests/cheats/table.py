@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Both rates of docs/CHEATS.md: ways that gain, and honest functions that are refused.
 
-    tests/cheats/table.py REGATTA OUT [NAME...] [--cpu | --gpu] [--invocations N]
+    tests/cheats/table.py REGATTA OUT [NAME...] [--cpu | --gpu] [--timers] [--invocations N]
 
 Runs each way and each honest function that this Python has the framework for by REGATTA, and writes
 OUT/rows.json, OUT/table.md and OUT/log.txt, which has a line a function. A way gains where its
 samples lie below the honest function's by more than 1.15 times. Exits 1 where one gains that is not
-in OPEN, one of OPEN does not, or an honest function is refused.
+in OPEN, one of OPEN does not, or an honest function is refused. With `--timers`, which needs torch,
+the ways of plain Python alone are tried, and timed by `triton.testing.do_bench` and by events too.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ GAIN = 1.15
 
 OPEN: dict[str, str] = {}
 """Ways that gain, and why they are not refused."""
+
+TIMERS = ("do_bench", "events")
+"""Those of `timers.py`, which needs torch."""
 
 LIMIT_S = {"cpu": 1200, "gpu": 440}
 """No run is started after this long."""
@@ -57,14 +61,12 @@ timeout_s = 30
 {workers}
 [[sweep]]
 variants = [{variants}]
-shapes = [{shape}]
+shapes = [{{ batch = {batch}, heads = {heads}, seq = {seq}, head_dim = {width} }}]
 dtype = "f32"
 layout = "bhsd"
 """
-SHAPES = {
-    "cpu": "{ batch = 1, heads = 4, seq = 160, head_dim = 32 }",
-    "gpu": "{ batch = 2, heads = 16, seq = 2048, head_dim = 64 }",
-}
+SHAPES = {"cpu": (1, 4, 160, 32), "gpu": (2, 16, 2048, 64)}
+"""Batch, heads, seq and head_dim."""
 
 Row = dict[str, Any]
 
@@ -83,6 +85,12 @@ class Module:
             if [argument.arg for argument in node.args.args[:3]] == ["q", "k", "v"]
             and not node.name.startswith("_")
         }
+        self.on_gpu = {
+            node.name
+            for node in functions
+            if "_needs('cuda')" in map(ast.unparse, node.decorator_list)
+        }
+        """Those that a GPU alone can try."""
         for node in parsed.body:
             if isinstance(node, ast.ImportFrom) and node.module == "native_ways":
                 ways = Module(HERE / "native_ways.py", "numpy", False).does
@@ -97,8 +105,10 @@ class Module:
 Function = tuple[Module, str]
 
 
-def modules(device: str) -> list[Module]:
+def modules(device: str, timers: bool) -> list[Module]:
     """The functions for a device whose framework this Python has."""
+    if timers:
+        return [Module(PLAIN, "torch", False)]
     files = {
         "cpu": [
             (HERE / "native_ways.py", "numpy", False),
@@ -139,7 +149,7 @@ def measured(
         SUITE.format(
             library=out / "native.so",
             invocations=invocations,
-            shape=SHAPES[device],
+            **dict(zip(("batch", "heads", "seq", "width"), SHAPES[device], strict=True)),
             workers="\n".join(workers),
             variants=", ".join(f'"{worker(module, name)}/{name}"' for module, name in some),
         )
@@ -185,6 +195,15 @@ def gain(found: Row, rows: list[Row]) -> float | None:
     return honest / found["ns"] if "ns" in found and honest else None
 
 
+def by_timer(found: Row, rows: list[Row], timer: str) -> str:
+    """A time by another timer, and in parts of the honest function's."""
+    honest = next((x.get(timer) for x in rows if x["name"] == "honest"), None)
+    us = found.get(timer, "not tried")
+    if not isinstance(us, float) or not isinstance(honest, float):
+        return str(us)
+    return f"{us:.1f} µs ({us / honest:.2f})"
+
+
 def outcome(found: Row, rows: list[Row]) -> str:
     """The result of a function, in words."""
     if "refused" in found:
@@ -215,19 +234,25 @@ def page(rows: list[Row], device: str) -> str:
     ways = [x for x in rows if not x["honest"]]
     honest = [x for x in rows if x["honest"]]
     refused = [x for x in honest if "refused" in x]
+    timers = [timer for timer in TIMERS if any(timer in x for x in rows)]
+
+    def line(name: str, row: Row) -> str:
+        cells = [outcome(row, rows), *(by_timer(row, rows, timer) for timer in timers)]
+        escaped = [cell.replace("|", "\\|") for cell in cells]
+        return " | ".join([f"| `{name}` {row['does']}", *escaped]) + " |"
+
+    def head(*titles: str) -> list[str]:
+        columns = [*titles, *timers]
+        return ["", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+
     lines = [
         f"On {device_name(device)}: **{len(gained(rows))} of {len(ways)}** ways gain more than "
         f"{GAIN} times, and **{len(refused)} of {len(honest)}** honest functions are refused.",
-        "",
-        "| way | what regatta says |",
-        "|---|---|",
+        *head("way", "what regatta says"),
+        *(line(x["name"], x) for x in ways),
+        *head("honest function", "time"),
+        *(line(f"{x['module']}.{x['name']}", x) for x in honest),
     ]
-    for x in ways:
-        lines.append(
-            f"| `{x['name']}` {x['does']} | {outcome(x, rows).replace('|', chr(92) + '|')} |"
-        )
-    lines += ["", "| honest function | time |", "|---|---|"]
-    lines += [f"| `{x['module']}.{x['name']}` {x['does']} | {outcome(x, rows)} |" for x in honest]
     return "\n".join(lines) + "\n"
 
 
@@ -242,6 +267,7 @@ def main() -> int:
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--cpu", dest="device", action="store_const", const="cpu", default="cpu")
     where.add_argument("--gpu", dest="device", action="store_const", const="gpu")
+    parser.add_argument("--timers", action="store_true", help="plain ways, by other timers too")
     parser.add_argument("--invocations", type=int, default=2)
     asked = parser.parse_intermixed_args()
     begin, device = time.monotonic(), asked.device
@@ -251,9 +277,10 @@ def main() -> int:
     compile_native(out / "native.so")
     every = [
         (module, name)
-        for module in modules(device)
+        for module in modules(device, asked.timers)
         for name in module.does
         if not asked.names or name in asked.names or name == "honest"
+        if device == "gpu" or name not in module.on_gpu
     ]
     if not every:
         parser.error("nothing to try: this Python has no NumPy")
@@ -268,14 +295,17 @@ def main() -> int:
         print(line, flush=True)
         print(line, file=log, flush=True)
 
+    def write() -> None:
+        (out / "rows.json").write_text(json.dumps(rows, indent=1))
+        (out / "table.md").write_text(page(rows, device))
+
     def run(some: list[Function]) -> None:
         outcomes = measured(regatta, out, device, some, asked.invocations)
         for module, name in some:
             again = row(module, name, outcomes.get(worker(module, name), []))
             keys = ("module", "name")
             rows[:] = [x for x in rows if any(x[key] != again[key] for key in keys)] + [again]
-        (out / "rows.json").write_text(json.dumps(rows, indent=1))
-        (out / "table.md").write_text(page(rows, device))
+        write()
         for found in rows[-len(some) :]:
             tell(f"{found['module']}.{found['name']}: {outcome(found, rows)}")
 
@@ -294,6 +324,14 @@ def main() -> int:
     ]
     if doubtful and time.monotonic() - begin < LIMIT_S[device]:
         run(doubtful + [each for each in honest if each not in doubtful])
+    for x in rows if asked.timers else ():
+        if time.monotonic() - begin < LIMIT_S[device]:
+            from timers import times
+
+            x |= times(x["name"], SHAPES[device], "cuda" if device == "gpu" else "cpu")
+            write()
+            cells = ", ".join(by_timer(x, rows, timer) for timer in TIMERS)
+            tell(f"{x['name']} by {' and '.join(TIMERS)}: {cells}")
     refused = [x["name"] for x in rows if x["honest"] and "refused" in x]
     now = gained(rows)
     tell(f"gained: {', '.join(now) or 'none'}; honest and refused: {', '.join(refused) or 'none'}")
