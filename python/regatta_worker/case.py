@@ -77,6 +77,10 @@ class Case(CaseInputs):
     problem: Any
     repeats: Repeats | None = None
     """Calls that the harness times, while it does."""
+    timed: tuple[timing.Plan, bool] | None = None
+    """The plan of the last samples, and whether the call waits for the device itself."""
+    replay: Callable[[], None] | None = None
+    """Replays a CUDA graph of several calls."""
 
     def call(self) -> Any:
         """One call, whose results have the problem's order."""

@@ -16,7 +16,6 @@ from typing import Any
 import torch
 
 from regatta_worker.case import Case
-from regatta_worker.clock.timing import Plan
 from regatta_worker.problem import Problem
 from regatta_worker.protocol.channel import Message, Unsupported
 
@@ -69,10 +68,6 @@ class TorchCase(Case):
     """Contexts entered here stay for as long as the case lives, and are left before the next:
     to enter them again in each call would be counted as the host's time."""
     built: Call = field(default_factory=lambda: Call(tuple))
-    timed: tuple[Plan, bool] | None = None
-    """The plan of the last samples, and whether the call waits for the device itself."""
-    replay: Callable[[], None] | None = None
-    """Replays a CUDA graph of several calls."""
 
     def call(self) -> Results:
         """One call; what is timed is `built.run` itself."""

@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -59,12 +59,6 @@ IN_GRAPH = 16
 NEEDED = 10
 """A case is taken to need so many times its inputs and results: three sets of them, what
 forward saves, what a comparison takes, and as much again for its workspace."""
-
-
-EARLIER_STREAM = (
-    "autograd runs backward on the stream of its forward call, which was made before the capture: "
-    "no CUDA graph can hold it"
-)
 
 
 def import_autograd() -> None:
@@ -217,46 +211,78 @@ class OnTorch(CaseWorker[CaseType]):
         return profiled
 
 
-class TimedCase(Protocol):
-    """A case on torch that is timed and replayed."""
-
-    timed: tuple[timing.Plan, bool] | None
-    replay: Callable[[], None] | None
-
-
-def replayed_calls(case: TimedCase, run: Callable[[], Any]) -> tuple[Callable[[], Any], int]:
-    """A replay of a CUDA graph of `IN_GRAPH` calls, captured once a case."""
-    if case.replay is None:
-
-        def several() -> Any:
-            for _ in range(IN_GRAPH - 1):
-                run()
-            return run()
-
-        case.replay, _, _ = timing.captured(several)
-    return case.replay, IN_GRAPH
-
-
-def recorded_samples(case: TimedCase, run: Callable[[], Any]) -> list[Message]:
-    """Calls recorded as the samples were timed: on a blocked stream, or one after the other."""
-    if case.timed is None or case.timed[0].graph:
+def recorded_samples(
+    timed: tuple[timing.Plan, bool] | None, run: Callable[[], Any]
+) -> list[Message]:
+    """Calls recorded as the samples were `timed`: on a blocked stream, or one after the other."""
+    if timed is None or timed[0].graph:
         # A graph's replays were timed, and it is gone.
         return []
-    plan, synchronised = case.timed
+    plan, synchronised = timed
     blocked = None if synchronised else timing.stream_clock()
 
-    def sample(timed: Callable[[], Any]) -> float | None:
+    def sample(call: Callable[[], Any]) -> float | None:
         if blocked:
-            return blocked.sample(plan.cold, timed).device_ns
+            return blocked.sample(plan.cold, call).device_ns
         torch.cuda.synchronize()
-        timed()
+        call()
         torch.cuda.synchronize()
         return None
 
     return launches.record_samples(run, sample)
 
 
-class TorchWorker(OnTorch[TorchCase]):
+class TimedOnTorch(OnTorch[CaseType]):
+    """Workers on torch whose calls this process makes alone: timed, replayed and recorded alike."""
+
+    def timed_call(self, case: CaseType) -> Call:
+        """The call that is timed."""
+        raise NotImplementedError
+
+    def plan(self, request: Message) -> timing.Plan:
+        plan, call = super().plan(request), self.timed_call(self.prepared())
+        if plan.graph and call.earlier_stream:
+            raise Unsupported(
+                "autograd runs backward on the stream of its forward call, which was made before "
+                "the capture: no CUDA graph can hold it"
+            )
+        if plan.graph and call.varies:
+            raise Unsupported(
+                "a CUDA graph replays the lengths and plans of its capture, and each call is to "
+                "make its own: measure with graph = false"
+            )
+        return plan
+
+    def timed(self, case: CaseType, plan: timing.Plan, sets: Inputs) -> Message:
+        call = self.timed_call(case)
+        if gpu := self.gpu:
+            sets.held_bytes += self.references.near_bytes
+            measured = timing.measure_cuda(call.run, plan, gpu, sets, by_autograd=call.by_autograd)
+        else:
+            measured = measure_on_cpu(call.run, plan, sets)
+        case.timed = plan, bool(measured.get("synchronised"))
+        return measured
+
+    def replayed(self, case: CaseType) -> tuple[Callable[[], Any], int]:
+        """A replay of a CUDA graph of `IN_GRAPH` calls, captured once a case."""
+        call = self.timed_call(case)
+        if self.gpu is None or call.earlier_stream or call.varies:
+            raise Unsupported("no CUDA graph can hold this call")
+        if case.replay is None:
+
+            def several() -> Any:
+                for _ in range(IN_GRAPH - 1):
+                    call.run()
+                return call.run()
+
+            case.replay, _, _ = timing.captured(several)
+        return case.replay, IN_GRAPH
+
+    def recordings(self, case: CaseType) -> list[Message]:
+        return recorded_samples(case.timed, self.timed_call(case).run)
+
+
+class TorchWorker(TimedOnTorch[TorchCase]):
     """Cases of one library."""
 
     def __init__(self, library: Library) -> None:
@@ -417,32 +443,12 @@ class TorchWorker(OnTorch[TorchCase]):
     def named(self, case: TorchCase, results: Results) -> Tensors:
         return named_results(case.problem, results)
 
-    def plan(self, request: Message) -> timing.Plan:
-        plan, built = super().plan(request), self.prepared().built
-        if plan.graph and built.earlier_stream:
-            raise Unsupported(EARLIER_STREAM)
-        if plan.graph and built.varies:
-            raise Unsupported(
-                "a CUDA graph replays the lengths and plans of its capture, and each call is to "
-                "make its own: measure with graph = false"
-            )
-        return plan
+    def timed_call(self, case: TorchCase) -> Call:
+        return case.built
 
     def input_sets(self, case: TorchCase) -> TorchInputSets:
         fill = functools.partial(inputs.fill, self.arrays)
         return TorchInputSets(case.tensors, case, fill, case.built.refresh, made=self.made)
-
-    def timed(self, case: TorchCase, plan: timing.Plan, sets: Inputs) -> Message:
-        if gpu := self.gpu:
-            sets.held_bytes += self.references.near_bytes
-            built = case.built
-            measured = timing.measure_cuda(
-                built.run, plan, gpu, sets, by_autograd=built.by_autograd
-            )
-        else:
-            measured = measure_on_cpu(case.built.run, plan, sets)
-        case.timed = plan, bool(measured.get("synchronised"))
-        return measured
 
     def free_memory(self) -> bool:
         there = self.references.clear() | self.made.clear()
@@ -473,14 +479,6 @@ class TorchWorker(OnTorch[TorchCase]):
         calls, uncounted = functions.count_operators(call)
         found |= {"operators": calls} if calls else {}
         return found | {"uncounted": found.get("uncounted", {}) | uncounted}
-
-    def replayed(self, case: TorchCase) -> tuple[Callable[[], Any], int]:
-        if self.gpu is None or case.built.earlier_stream or case.built.varies:
-            raise Unsupported("no CUDA graph can hold this call")
-        return replayed_calls(case, case.built.run)
-
-    def recordings(self, case: TorchCase) -> list[Message]:
-        return recorded_samples(case, case.built.run)
 
     def release(self) -> None:
         """Drops the case; its memory is the next one's, and given back where that is short."""

@@ -136,21 +136,12 @@ class ScriptWorker:
     def recorded(self) -> list[Message]:
         """Calls recorded as the last samples were taken."""
         case = self._case()
-        if self.gpu is None or case.plan is None or case.timed.graph:
+        if self.gpu is None or case.timed.graph:
             return []
-        plan, synchronised = case.plan
-        blocked = None if synchronised else timing.stream_clock()
-
-        def sample(timed: Any) -> float | None:
-            if blocked:
-                return blocked.sample(plan.cold, timed).device_ns
-            case.wait()
-            timed()
-            case.wait()
-            return None
+        from regatta_worker.on_torch.library import recorded_samples
 
         try:
-            return launches.record_samples(self.call, sample)
+            return recorded_samples(case.plan, self.call)
         except (launches.CensusError, OSError):
             traceback.print_exc()
             return []

@@ -45,8 +45,6 @@ class OperatorCase(Case):
     folder: str | None
     """The folder into which results are written."""
     arguments: list[Any] = field(default_factory=list)
-    timed: tuple[timing.Plan, bool] | None = None
-    replay: Callable[[], None] | None = None
     by_autograd: bool = False
     """As `on_torch.case.Call` has it."""
     earlier_stream: bool = False
@@ -270,9 +268,6 @@ class OperatorWorker(CaseWorker[OperatorCase]):
         if self.prepared().operands.states:
             raise Unsupported("each call changes a state, and calls in a row would not restore it")
         return super().repeat(calls, core, graph, step)
-
-    def recordings(self, case: OperatorCase) -> list[Message]:
-        return []
 
     def release(self) -> None:
         with contextlib.suppress(AttributeError):

@@ -87,6 +87,9 @@ class JaxOperators(Guarded, OperatorWorker, OnJax[OperatorCase]):
     def compiled(self, case: OperatorCase) -> Any:
         return case.bound
 
+    def recordings(self, case: OperatorCase) -> list[Message]:
+        return []
+
     def called_first(self, case: OperatorCase) -> tuple[Any, Message]:
         for output in case.operands.outputs:
             if output.in_place is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,17 +12,9 @@ from regatta_worker.callables.load import Guarded
 from regatta_worker.callables.operators.case import OperatorCase, OperatorWorker
 from regatta_worker.callables.operators.function import FLOATS_OF_8_BITS
 from regatta_worker.callables.operators.operands import WHOLE, Gradients, InputTensor
-from regatta_worker.clock import timing
-from regatta_worker.on_torch.library import (
-    EARLIER_STREAM,
-    OnTorch,
-    import_autograd,
-    measure_on_cpu,
-    recorded_samples,
-    replayed_calls,
-)
-from regatta_worker.problem.input_sets import Inputs
-from regatta_worker.protocol.channel import Failed, Message, Unsupported
+from regatta_worker.on_torch.case import Call
+from regatta_worker.on_torch.library import TimedOnTorch, import_autograd
+from regatta_worker.protocol.channel import Failed, Message
 
 DTYPES: Mapping[str, torch.dtype] = {
     "f32": torch.float32,
@@ -36,7 +28,7 @@ DTYPES: Mapping[str, torch.dtype] = {
 }
 
 
-class TorchOperators(Guarded, OperatorWorker, OnTorch[OperatorCase]):
+class TorchOperators(Guarded, OperatorWorker, TimedOnTorch[OperatorCase]):
     """Functions of torch tensors."""
 
     DTYPES = DTYPES
@@ -96,12 +88,6 @@ class TorchOperators(Guarded, OperatorWorker, OnTorch[OperatorCase]):
         # A graph for each contents.
         case.arranged = lambda: list(gradients.outputs(forward(*arranged())))
 
-    def plan(self, request: Message) -> timing.Plan:
-        plan = super().plan(request)
-        if plan.graph and self.prepared().earlier_stream:
-            raise Unsupported(EARLIER_STREAM)
-        return plan
-
     def called_first(self, case: OperatorCase) -> tuple[Any, Message]:
         # NaN where the function is about to allocate its results.
         for output in case.operands.returned:
@@ -110,28 +96,14 @@ class TorchOperators(Guarded, OperatorWorker, OnTorch[OperatorCase]):
         self.wait()
         return super().called_first(case)
 
-    def timed(self, case: OperatorCase, plan: timing.Plan, sets: Inputs) -> Message:
-        if self.gpu:
-            measured = timing.measure_cuda(
-                case.call, plan, self.gpu, sets, by_autograd=case.by_autograd
-            )
-        else:
-            measured = measure_on_cpu(case.call, plan, sets)
-        case.timed = plan, bool(measured.get("synchronised"))
-        return measured
+    def timed_call(self, case: OperatorCase) -> Call:
+        earlier_stream, by_autograd = case.earlier_stream, case.by_autograd
+        return Call(case.call, earlier_stream=earlier_stream, by_autograd=by_autograd)
 
     def free_memory(self) -> bool:
         if self.gpu:
             torch.cuda.empty_cache()
         return super().free_memory()
-
-    def replayed(self, case: OperatorCase) -> tuple[Callable[[], Any], int]:
-        if self.gpu is None or case.earlier_stream:
-            raise Unsupported("no CUDA graph can hold this call")
-        return replayed_calls(case, case.call)
-
-    def recordings(self, case: OperatorCase) -> list[Message]:
-        return recorded_samples(case, case.call)
 
 
 WORKER = TorchOperators
