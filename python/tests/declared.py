@@ -25,9 +25,11 @@ def module(folder: Path, code: str) -> str:
 
 
 def served(folder: Path, code: str, framework: str = "numpy", function: str | None = None) -> Any:
-    """A worker of the functions; the test is skipped where their framework is not installed."""
+    """A worker of the functions, where `ARRAY` annotates an array of the framework; the test is
+    skipped where that is not installed."""
     if not support.installed(framework):
         pytest.skip(f"{framework} is not installed")
+    code = f"import {framework}\n{code.replace('ARRAY', ARRAYS[framework])}"
     return load.open_worker(load.Target("mine", module(folder, code), function=function))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import declared
-from declared import ARRAYS, asked, tensor
+from declared import asked, served, tensor
 from regatta_worker.problem.numbers import DIRECTIONS
 from regatta_worker.protocol.channel import Failed, Unsupported
 
@@ -69,11 +69,6 @@ def wire(direction: str, *outputs: str) -> dict[str, Any]:
     }
 
 
-def served(framework: str, tmp_path: Path) -> Any:
-    code = f"import {framework}\n" + CODE.replace("ARRAY", ARRAYS[framework])
-    return declared.served(tmp_path, code, framework)
-
-
 def reference(tmp_path: Path, function: str) -> Any:
     return declared.reference(tmp_path, REFERENCE, function)
 
@@ -87,7 +82,7 @@ def errors(tmp_path: Path, function: str, wire: Any, seed: int) -> dict[str, flo
 def test_gradients_are_right_before_and_after_timing(
     tmp_path: Path, framework: str, direction: str
 ) -> None:
-    worker = served(framework, tmp_path)
+    worker = served(tmp_path, CODE, framework)
     for variant, outputs in (("rmsnorm", ["out"]), ("own", ["out"]), ("two", ["out", "root"])):
         asks = wire(direction, *outputs)
         formula = "two" if variant == "two" else "rmsnorm"
@@ -104,18 +99,18 @@ def test_gradients_are_right_before_and_after_timing(
 @pytest.mark.parametrize("framework", ["torch", "jax"])
 def test_a_wrong_gradient_is_found(tmp_path: Path, framework: str) -> None:
     asks = wire("backward")
-    served(framework, tmp_path).prepare(asked(tmp_path, "late", asks))
+    served(tmp_path, CODE, framework).prepare(asked(tmp_path, "late", asks))
     assert errors(tmp_path, "rmsnorm", asks, 1)["dx"] > 0.1
 
 
 def test_an_input_that_is_not_used_has_no_gradient(tmp_path: Path) -> None:
-    worker = served("torch", tmp_path)
+    worker = served(tmp_path, CODE, "torch")
     with pytest.raises(Failed, match="appears to not have been used"):
         worker.prepare(asked(tmp_path, "unused", wire("backward")))
 
 
 def test_numpy_takes_a_function_of_dout_alone(tmp_path: Path) -> None:
-    worker, asks = served("numpy", tmp_path), wire("backward")
+    worker, asks = served(tmp_path, CODE), wire("backward")
     variants = {one["name"]: one["arguments"] for one in worker.hello()["variants"]}
     assert "differentiated" not in variants["rmsnorm"]
     with pytest.raises(Unsupported, match="differentiate no function"):

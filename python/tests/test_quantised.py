@@ -18,56 +18,34 @@ from regatta_worker.callables.operators.function import FLOATS_OF_8_BITS, lackin
 from regatta_worker.callables.operators.operands import InputTensor, Operands
 from regatta_worker.protocol.channel import Unsupported
 
-CODE = {
-    "numpy": """
-import numpy
-def matmul(a: numpy.ndarray, a_scale, b, b_scale):
-    return a.astype("f4") @ b.astype("f4") * a_scale * b_scale
-def ignores(a: numpy.ndarray, a_scale, b, b_scale):
-    return a.astype("f4") @ b.astype("f4") * a_scale.mean() * b_scale
-""",
-    "torch": """
-import torch
-def matmul(a: torch.Tensor, a_scale, b, b_scale):
-    return a.float() @ b.float() * a_scale * b_scale
-def ignores(a: torch.Tensor, a_scale, b, b_scale):
-    return a.float() @ b.float() * a_scale.mean() * b_scale
-""",
-    "jax": """
-import jax
-def matmul(a: jax.Array, a_scale, b, b_scale):
-    return a.astype("f4") @ b.astype("f4") * a_scale * b_scale
-def ignores(a: jax.Array, a_scale, b, b_scale):
-    return a.astype("f4") @ b.astype("f4") * a_scale.mean() * b_scale
-""",
-}
+CODE = """
+def _single(x):
+    return x.float() if hasattr(x, "float") else x.astype("f4")
+def matmul(a: ARRAY, a_scale, b, b_scale):
+    return _single(a) @ _single(b) * a_scale * b_scale
+def ignores(a: ARRAY, a_scale, b, b_scale):
+    return _single(a) @ _single(b) * a_scale.mean() * b_scale
+"""
 REFERENCE = """
 def matmul(a, a_scale, b, b_scale):
     return (a * a_scale) @ (b * b_scale)
 """
-MX = {
-    "torch": """
-import torch
-def product(a: torch.Tensor, a_scale):
-    assert a_scale.dtype == torch.float8_e8m0fnu
-    return a.float() * a_scale.float().repeat_interleave(32, -1), a_scale.clone()
-def ignores(a: torch.Tensor, a_scale):
-    return a.float() * a_scale.float().mean(), a_scale.clone()
-""",
-    "jax": """
-import jax
-import jax.numpy as jnp
-def product(a: jax.Array, a_scale):
-    assert a_scale.dtype == jnp.float8_e8m0fnu
-    return a.astype("f4") * jnp.repeat(a_scale.astype("f4"), 32, -1), a_scale
-def ignores(a: jax.Array, a_scale):
-    return a.astype("f4") * a_scale.astype("f4").mean(), a_scale
-""",
-    "reference": """
+MX = """
+def _single(x):
+    return x.float() if hasattr(x, "float") else x.astype("f4")
+def _copy(x):
+    return x.clone() if hasattr(x, "clone") else x
+def product(a: ARRAY, a_scale):
+    assert "float8_e8m0fnu" in str(a_scale.dtype)
+    blocks = _single(a).reshape(32, 4, 32) * _single(a_scale)[..., None]
+    return blocks.reshape(32, 128), _copy(a_scale)
+def ignores(a: ARRAY, a_scale):
+    return _single(a) * _single(a_scale).mean(), _copy(a_scale)
+"""
+MX_REFERENCE = """
 def product(a, a_scale):
     return a * a_scale.repeat(32, -1), a_scale
-""",
-}
+"""
 LARGEST = {"i8": 127.0, "e4m3": 448.0, "e5m2": 57344.0}
 
 
@@ -105,7 +83,7 @@ def test_values_times_their_scale_are_as_drawn(dtype: str, error: float, blocks:
 def test_a_kernel_that_ignores_the_scales_is_wrong(
     tmp_path: Path, framework: str, dtypes: str
 ) -> None:
-    worker = declared.served(tmp_path, CODE[framework], framework)
+    worker = declared.served(tmp_path, CODE, framework)
     exact = declared.reference(tmp_path, REFERENCE, "matmul")
     for dtype in dtypes.split():
         operands = wire(dtype)
@@ -164,8 +142,8 @@ def test_a_block_of_zeros_has_the_least_exponent() -> None:
 def test_a_framework_is_given_scales_of_e8m0_and_may_return_them(
     tmp_path: Path, framework: str
 ) -> None:
-    worker = declared.served(tmp_path, MX[framework], framework)
-    exact = declared.reference(tmp_path, MX["reference"], "product")
+    worker = declared.served(tmp_path, MX, framework)
+    exact = declared.reference(tmp_path, MX_REFERENCE, "product")
     for dtype in ("e4m3", "e5m2"):
         outputs = [
             {"name": "out", "shape": [32, 128], "dtype": "f32"},
@@ -182,7 +160,7 @@ def test_a_framework_is_given_scales_of_e8m0_and_may_return_them(
 
 
 def test_numpy_has_no_floats_of_8_bits(tmp_path: Path) -> None:
-    worker = declared.served(tmp_path, CODE["numpy"])
+    worker = declared.served(tmp_path, CODE)
     (variant, _) = worker.hello()["variants"]
     for dtype in FLOATS_OF_8_BITS:
         assert variant["arguments"]["lacks"][dtype] == f"NumPy has no {dtype}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from test_script import PLAN, listed, named, names, prepared, refused, started, write
+from test_script import listed, measured, named, names, prepared, refused, started, write
 
 ASV = """
     import numpy as np
@@ -96,13 +96,9 @@ def test_asv_has_a_case_for_each_combination_and_its_result(tmp_path: Path) -> N
 def test_asv_is_measured_on_the_inputs_that_were_listed(tmp_path: Path) -> None:
     path = write(tmp_path, ASV)
     cases = listed(path)
-    with started(path) as worker:
-        # Others are not even set up, and draw nothing.
-        for case in cases[3:5] + cases[-2:]:
-            assert prepared(worker, case)["outputs"] == case["outputs"]
-            measured = worker.ask("measure", **PLAN)
-            assert len(measured["device_ns"]) == 8
-            assert "results are not poisoned between calls" in measured["input_sets_reason"]
+    # Others are not even set up, and draw nothing.
+    for each in measured(path, cases[3:5] + cases[-2:]):
+        assert "results are not poisoned between calls" in each["input_sets_reason"]
 
 
 def test_a_decorated_function_has_its_own_place(tmp_path: Path) -> None:
@@ -401,10 +397,7 @@ def test_tests_that_take_a_benchmark_are_cases_with_their_parameters(tmp_path: P
         for dtype in ("float32", "float64")
     } | {"test_sort.sort case=odd": [([64], "float64")]}
     assert names(path, "-k", "sort") == ["test_sort.sort:case=odd"]
-    with started(path) as worker:
-        for case in cases[1:]:
-            assert prepared(worker, case)["outputs"] == case["outputs"]
-            assert len(worker.ask("measure", **PLAN)["device_ns"]) == 8
+    assert measured(path, cases[1:])
     assert not [each for each in tmp_path.iterdir() if "cache" in each.name and each.is_dir()]
 
 
@@ -443,10 +436,7 @@ def test_a_test_that_is_marked_is_timed_whole(tmp_path: Path) -> None:
         "TestSort.test_sort",
         "test_fixture.zeros",
     ]
-    with started(path) as worker:
-        for case in cases:
-            prepared(worker, case)
-            assert len(worker.ask("measure", **PLAN)["device_ns"]) == 8
+    assert measured(path, cases)
 
 
 WOVEN = """

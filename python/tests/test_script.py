@@ -379,12 +379,7 @@ def test_a_setup_precedes_each_call_of_a_repeat_of_one(tmp_path: Path) -> None:
         timeit.timeit("values.sort()", "import math; values = [3, 1, 2]", number=2)
     """
     path = write(tmp_path, script)
-    cases = listed(path)
-    with started(path) as worker:
-        worker.ask("hello", protocol=1)
-        for case in cases:
-            prepared(worker, case)
-            assert len(worker.ask("measure", **PLAN)["device_ns"]) == 8
+    assert measured(path, listed(path))
 
 
 def test_perf_report_names_its_values_and_tuning_is_no_case(tmp_path: Path) -> None:
@@ -430,6 +425,17 @@ def prepared(worker: StartedWorker, case: dict[str, Any]) -> dict[str, Any]:
 
 
 PLAN = {"warmup": 1, "samples": 8, "min_samples": 3, "budget_ms": 1000, "cache": "hot"}
+
+
+def measured(script: str, cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The cases as they are measured, each with the results that were listed."""
+    found = []
+    with started(script) as worker:
+        for case in cases:
+            assert prepared(worker, case)["outputs"] == case["outputs"]
+            found.append(worker.ask("measure", **PLAN))
+            assert len(found[-1]["device_ns"]) == PLAN["samples"]
+    return found
 
 
 def test_a_call_is_measured_in_turns_and_the_script_goes_on(tmp_path: Path) -> None:
@@ -483,10 +489,7 @@ def test_sides_draw_the_same_numbers_however_often_a_call_is_made(tmp_path: Path
     cases = listed(path)
     assert [[out["shape"] for out in case["outputs"]] for case in cases] == [[[8]] * 3, [[16]] * 3]
     assert [out["dtype"] for out in cases[0]["outputs"]] == ["float64", "float64", "int32"]
-    with started(path) as worker:
-        for case in cases:
-            assert prepared(worker, case)["outputs"] == case["outputs"]
-            worker.ask("measure", **PLAN)
+    assert measured(path, cases)
 
 
 def test_a_case_has_no_memory_of_another(tmp_path: Path) -> None:
@@ -673,10 +676,7 @@ def test_each_call_of_jax_has_ended_when_its_time_is_read(tmp_path: Path) -> Non
             return results
     """
     path = write(tmp_path, "import jax, timeit\ntimeit.timeit(jax.dispatch, number=3)", jax=jax)
-    (case,) = listed(path)
-    with started(path) as worker:
-        assert prepared(worker, case)["type"] == "prepared"
-        assert len(worker.ask("measure", **PLAN)["device_ns"]) == PLAN["samples"]
+    assert len(measured(path, listed(path))) == 1
 
 
 def test_numbers_of_numpy_are_values() -> None:
