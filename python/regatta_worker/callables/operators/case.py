@@ -7,6 +7,7 @@ with the other side's. So nothing here computes what is right.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -48,63 +49,19 @@ class OperatorCase(Case):
     by_autograd: bool = False
     """As `on_torch.case.Call` has it."""
     earlier_stream: bool = False
+    drawn: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """By set, the inputs that were drawn while samples are taken."""
+    changes: int = 0
+    """The number of times that a set was put in place."""
 
     def call(self) -> Any:
         return self.bound(*self.arguments)
 
 
-class OperatorInputSets(InputSets):
-    """Tensors whose contents are another set's in each sample, a state's too.
-
-    Sets are drawn once and put in place in turn. In each sample but the last their rows lie further
-    on, the end put before the beginning, so that no two samples have the same contents.
-    """
-
-    def __init__(
-        self,
-        case: OperatorCase,
-        make: Callable[[InputTensor, int], Any],
-        replaced: Callable[[Any, Any, int], Any],
-        done: Callable[[Any], None],
-        short: Callable[[Exception], bool],
-    ) -> None:
-        """`make` draws an input in the set of a seed; `replaced(given, source, rows)` gives the
-        array with its contents, so many rows further on; `done` returns when these are there."""
-        self._case, self._make, self._replaced, self._done = case, make, replaced, done
-        self._made: dict[int, dict[str, Any]] = {}
-        self._samples = 0
-        sets = max(3, case.sets)
-        super().__init__(case, self._put_in_place, short, in_turn(sets))
-
-    def _put_in_place(self, number: int) -> None:
-        self._samples += 1
-        if number not in self._made:
-            seed = seed_of(self._case.seed, number)
-            self._made[number] = {
-                one.name: self._make(one, seed) for one in self._case.operands.inputs
-            }
-        along = 0.0 if number in (0, LAST) else self._samples * STEP % 1.0
-        given = self._case.given
-        # First what was made of the old contents, which would keep their memory.
-        self._case.arguments = []
-        for name, source in self._made[number].items():
-            rows = int(source.shape[0] * along) if source.shape else 0
-            given[name] = self._replaced(given[name], source, rows)
-        self._case.arguments = self._case.arranged()
-        self._done(self._case.arguments)
-
-    def forget(self) -> None:
-        self._made = {}
-
-    def drawn_input(self, name: str, number: int) -> Any:
-        """An input as it was put in place for the first or the last sample."""
-        return self._made[number][name]
-
-
 class RestoredInputs(Inputs):
     """The inputs of the first set, put in place again before each sample."""
 
-    def __init__(self, sets: OperatorInputSets) -> None:
+    def __init__(self, sets: InputSets) -> None:
         super().__init__()
         self._sets = sets
         self.number = 0
@@ -219,10 +176,36 @@ class OperatorWorker(CaseWorker[OperatorCase]):
             if case.folder is not None:
                 write(case.folder, output, self.host(named[output.name]))
 
-    def input_sets(self, case: OperatorCase) -> OperatorInputSets:
-        return OperatorInputSets(case, self.array, self.replaced, self.wait, self.no_memory)
+    def input_sets(self, case: OperatorCase) -> InputSets:
+        put = functools.partial(self.put_in_place, case)
+        return InputSets(case, put, self.no_memory, in_turn(max(3, case.sets)))
+
+    def put_in_place(self, case: OperatorCase, number: int) -> None:
+        """Puts a set in place of the one before, the contents of a state too.
+
+        Sets are drawn once and put in place in turn. In each sample but the last their rows lie
+        further on, the end put before the beginning, so that no two samples have the same contents.
+        """
+        case.changes += 1
+        if number not in case.drawn:
+            seed, inputs = seed_of(case.seed, number), case.operands.inputs
+            case.drawn[number] = {one.name: self.array(one, seed) for one in inputs}
+        along = 0.0 if number in (0, LAST) else case.changes * STEP % 1.0
+        # First what was made of the old contents, which would keep their memory.
+        case.arguments = []
+        for name, source in case.drawn[number].items():
+            rows = int(source.shape[0] * along) if source.shape else 0
+            case.given[name] = self.replaced(case.given[name], source, rows)
+        case.arguments = case.arranged()
+        self.wait(case.arguments)
 
     def _measured(self, case: OperatorCase, plan: timing.Plan) -> Message:
+        try:
+            return self._measured_on_sets(case, plan)
+        finally:
+            case.drawn, case.changes = {}, 0
+
+    def _measured_on_sets(self, case: OperatorCase, plan: timing.Plan) -> Message:
         sets = self.input_sets(case)
         one = case.sets == 1
         inputs: Any = RestoredInputs(sets) if one else sets
@@ -234,8 +217,8 @@ class OperatorWorker(CaseWorker[OperatorCase]):
         if not one and sets.last is not None:
             for name, now in self.some(case, results).items():
                 check_unchanged(name, sets.last[name], now)
-        self.check_given(case, sets, number)
-        sets.forget()
+        self.check_given(case, number)
+        case.drawn = {}
         self.write(case, results)
         reply = {} if one else sets.as_reply()
         seed = seed_of(case.seed, number)
@@ -251,12 +234,12 @@ class OperatorWorker(CaseWorker[OperatorCase]):
         line = value.reshape(-1)
         return self.host(line[:: max(1, line.shape[0] // LOOKED_AT)])
 
-    def check_given(self, case: OperatorCase, sets: OperatorInputSets, number: int) -> None:
+    def check_given(self, case: OperatorCase, number: int) -> None:
         """Raises Failed where the last call wrote into an input that is no state."""
         for one in case.operands.inputs:
             if one.role == "state":
                 continue
-            if not self.same(case.given[one.name], sets.drawn_input(one.name, number)):
+            if not self.same(case.given[one.name], case.drawn[number][one.name]):
                 # Gradients by a state are refused.
                 state = "" if case.operands.gradients else ', or declare it with role = "state"'
                 raise Failed(
