@@ -621,14 +621,3 @@ def _edit(path: Path) -> None:
     with path.open("r+") as file:
         file.write("\n".join(lines) + "\n")
         file.truncate()
-
-
-def ways() -> dict[str, Any]:
-    """All, by name; `honest` first."""
-    found = {
-        name: function
-        for name, function in globals().items()
-        if callable(function) and not name.startswith("_") and function.__module__ == __name__
-    }
-    del found["ways"]
-    return found

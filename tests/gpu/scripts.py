@@ -31,16 +31,38 @@ HERE = Path(__file__).resolve().parent
 IDENTITY = ["-c", "user.name=Ann", "-c", "user.email=ann@example.org", "-c", "gc.auto=0"]
 
 PROJECTS = {
-    "gpu-mode/lectures": "7cb40f67ad",
-    "XunhaoLai/native-sparse-attention-triton": "9bea856c91",
-    "fla-org/flash-linear-attention": "bc3b101dcb",
-    "linkedin/Liger-Kernel": "ead96b618e",
-    "meta-pytorch/attention-gym": "7fdb85d0b9",
-    "alexzhang13/flashattention2-custom-mask": "8170916288",
-    "FlagOpen/FlagAttention": "ee91638dec",
-    "pytorch-labs/applied-ai": "4f8c39eb70",
+    "gpu-mode/lectures@7cb40f67ad": {
+        "lecture_001": "triton_square",
+        "lecture_018/kernels": "triton_fused_add_mul_relu triton_fused_add_mul_activation",
+    },
+    "XunhaoLai/native-sparse-attention-triton@9bea856c91": {
+        "test": "test_linear_compress test_compress_key_value test_compressed_attention "
+        "test_topk_sparse_attention test_flash_attention",
+    },
+    "fla-org/flash-linear-attention@bc3b101dcb": {
+        "benchmarks/modules": "benchmark_activations benchmark_conv benchmark_cross_entropy "
+        "benchmark_l2norm benchmark_layernorm benchmark_tokenshift",
+    },
+    "linkedin/Liger-Kernel@ead96b618e": {
+        "benchmark/scripts": "benchmark_dyt benchmark_geglu benchmark_group_norm benchmark_jsd "
+        "benchmark_kl_div benchmark_layer_norm benchmark_poly_norm benchmark_relu_squared "
+        "benchmark_rms_norm benchmark_rope benchmark_softmax benchmark_sparsemax benchmark_swiglu "
+        "benchmark_tvd",
+    },
+    "meta-pytorch/attention-gym@7fdb85d0b9": {
+        "benchmarks/sparse": "selected_attention_benchmark",
+        "examples": "benchmark",
+    },
+    "alexzhang13/flashattention2-custom-mask@8170916288": {"": "test_benchmark"},
+    "FlagOpen/FlagAttention@ee91638dec": {
+        "benchmark": "flash_benchmark flash_decoding_benchmark piecewise_benchmark paged_benchmark",
+    },
+    "pytorch-labs/applied-ai@4f8c39eb70": {"dev/triton_groupGEMM": "triton_tutorial_groupgemm"},
 }
-"""The repositories on GitHub, and the commit of each that was tried."""
+"""The repositories on GitHub with the commit of each that was tried, and by folder its scripts."""
+
+ARGUMENTS = {"benchmark/scripts": ("--overwrite",), "benchmarks/sparse": ("--no-calculate-bwd",)}
+"""By folder, for each of its scripts."""
 
 LIMIT_S = int(os.environ.get("SCRIPTS_GATE_S", "100"))
 """A gate starts no pair that would end later."""
@@ -63,52 +85,11 @@ class Script:
         return "examples" if self.path.startswith("examples/") else stem
 
 
-def scripts(project: str, folder: str, names: str, *arguments: str) -> list[Script]:
-    paths = [f"{folder}/{name}.py".lstrip("/") for name in names.split()]
-    return [Script(project, path, arguments) for path in paths]
-
-
 SCRIPTS = [
-    *scripts("gpu-mode/lectures", "lecture_001", "triton_square"),
-    *scripts(
-        "gpu-mode/lectures",
-        "lecture_018/kernels",
-        "triton_fused_add_mul_relu triton_fused_add_mul_activation",
-    ),
-    *scripts(
-        "XunhaoLai/native-sparse-attention-triton",
-        "test",
-        "test_linear_compress test_compress_key_value test_compressed_attention "
-        "test_topk_sparse_attention test_flash_attention",
-    ),
-    *scripts(
-        "fla-org/flash-linear-attention",
-        "benchmarks/modules",
-        "benchmark_activations benchmark_conv benchmark_cross_entropy benchmark_l2norm "
-        "benchmark_layernorm benchmark_tokenshift",
-    ),
-    *scripts(
-        "linkedin/Liger-Kernel",
-        "benchmark/scripts",
-        "benchmark_dyt benchmark_geglu benchmark_group_norm benchmark_jsd benchmark_kl_div "
-        "benchmark_layer_norm benchmark_poly_norm benchmark_relu_squared benchmark_rms_norm "
-        "benchmark_rope benchmark_softmax benchmark_sparsemax benchmark_swiglu benchmark_tvd",
-        "--overwrite",
-    ),
-    *scripts(
-        "meta-pytorch/attention-gym",
-        "benchmarks/sparse",
-        "selected_attention_benchmark",
-        "--no-calculate-bwd",
-    ),
-    *scripts("meta-pytorch/attention-gym", "examples", "benchmark"),
-    *scripts("alexzhang13/flashattention2-custom-mask", "", "test_benchmark"),
-    *scripts(
-        "FlagOpen/FlagAttention",
-        "benchmark",
-        "flash_benchmark flash_decoding_benchmark piecewise_benchmark paged_benchmark",
-    ),
-    *scripts("pytorch-labs/applied-ai", "dev/triton_groupGEMM", "triton_tutorial_groupgemm"),
+    Script(project.partition("@")[0], f"{folder}/{name}.py".lstrip("/"), ARGUMENTS.get(folder, ()))
+    for project, folders in PROJECTS.items()
+    for folder, names in folders.items()
+    for name in names.split()
 ]
 
 TIMERS = {"do_bench", "do_bench_cudagraph", "do_bench_using_profiling"}
@@ -120,7 +101,7 @@ def git(folder: Path, *words: str) -> None:
 
 def fetch(folder: Path) -> None:
     """The Python files of the projects, each in a folder of its name."""
-    for project, commit in PROJECTS.items():
+    for project, commit in (each.split("@") for each in PROJECTS):
         into = folder / project.replace("/", "+")
         if into.exists():
             continue
