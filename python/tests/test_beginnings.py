@@ -1,17 +1,19 @@
-"""A process that outlives a saved file has imported a beginning, and nothing of the user's."""
+"""Processes that are forked, and what one that outlives a saved file has imported."""
 
+import errno
 import importlib
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import cast
 
 import pytest
 
-from regatta_worker import serving
+from regatta_worker import forking, serving
 from regatta_worker.beginnings import Imported, code_of_user
 from regatta_worker.main import ahead_of
 from regatta_worker.protocol.channel import Worker
@@ -130,3 +132,37 @@ class TestAhead:
             ahead_of(lambda: cast("Worker", exec(code)))()
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 1
+
+
+def _drawn(draw: Callable[[], float]) -> bytes:
+    """The first number that a forked process draws."""
+    read, write = os.pipe()
+    worker = os.fork()
+    if worker == 0:
+        forking._draw_again()
+        os.write(write, repr(draw()).encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        drawn = pipe.read()
+    os.waitpid(worker, 0)
+    return drawn
+
+
+@pytest.mark.parametrize("module", ["random", "numpy.random"])
+def test_forked_workers_draw_what_started_ones_would(module: str) -> None:
+    draw = pytest.importorskip(module).random
+    assert len({_drawn(draw) for _ in range(3)}) == 3
+
+
+def test_a_fork_that_fails_in_between_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    fork, server = os.fork, os.getpid()
+
+    def first_alone() -> int:
+        if os.getpid() == server:
+            return fork()
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", first_alone)
+    with pytest.raises(OSError, match="forks the supervisor: Resource temporarily unavailable"):
+        forking._forked({}, [])

@@ -1,5 +1,8 @@
-"""The inputs, against the vectors in docs/PROTOCOL.md, and alike in NumPy and torch."""
+"""The inputs, against the vectors in docs/PROTOCOL.md, and alike in NumPy and torch; the axes of
+problems against the harness's one table of them (tests/vectors/axes.json)."""
 
+import dataclasses
+import json
 from typing import Any
 
 import numpy as np
@@ -8,9 +11,10 @@ import pytest
 import support
 from regatta_worker.problem import inputs
 from regatta_worker.problem.arrays import Arrays
-from regatta_worker.problem.attention import Problem
-from regatta_worker.problem.numbers import probe_indices
+from regatta_worker.problem.attention import LAYOUTS, Mask, Problem
+from regatta_worker.problem.numbers import DIRECTIONS, DTYPE_BYTES, probe_indices
 from regatta_worker.problem.planes import alike, drawn
+from regatta_worker.problem.projection import KINDS
 
 RAGGED = {"q": [3, 24, 1], "k": [5, 24, 9]}
 AXES: list[dict[str, Any]] = [
@@ -96,3 +100,39 @@ def test_probes_are_drawn_as_the_harness_draws_them() -> None:
     """The frozen values of crates/worker/src/attention/inputs.rs and docs/PROTOCOL.md."""
     assert probe_indices(1000, 42)[:4] == [741, 159, 278, 344]
     assert max(probe_indices(1, 7)) == 0
+
+
+TABLE: dict[str, Any] = json.loads((support.ROOT / "tests/vectors/axes.json").read_text())
+BY_NAME = {axis["name"]: axis for axis in TABLE["axes"]}
+
+
+class TestAxes:
+    """A row that was added to the table, and not here, fails one of these."""
+
+    def test_a_problem_has_every_axis(self) -> None:
+        ours = {field.name for field in dataclasses.fields(Problem)}
+        of_projections = {
+            name
+            for name, axis in BY_NAME.items()
+            if name == "projection" or axis["unset"] == {"with": "projection"}
+        }
+        assert ours == set(BY_NAME) - of_projections
+
+    def test_words_are_those_of_the_table(self) -> None:
+        for name, words in (
+            ("dtype", tuple(DTYPE_BYTES)),
+            ("layout", LAYOUTS),
+            ("direction", DIRECTIONS),
+            ("projection", KINDS),
+        ):
+            assert list(words) == BY_NAME[name]["words"], name
+        choices = {name for name, axis in BY_NAME.items() if axis["form"] == "choice"}
+        assert choices == {"dtype", "layout", "direction", "projection"}
+
+    def test_a_problem_on_the_wire_is_read_axis_by_axis(self) -> None:
+        problem = Problem.from_wire(TABLE["wire"])
+        for name, axis in BY_NAME.items():
+            if axis["form"] in ("number", "choice") and axis["example"] is not None:
+                assert str(getattr(problem, name)) == axis["example"], name
+        assert problem.mask == Mask(3, 1, "bottom-right")
+        assert problem.varlen is None

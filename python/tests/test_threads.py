@@ -1,5 +1,7 @@
-"""Threads that compute in a call, and their waits for a core."""
+"""Threads that compute in a call, their waits for a core, and resident memory."""
 
+import functools
+import mmap
 import os
 import statistics
 import subprocess
@@ -10,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from regatta_worker.clock import threads, timing
+from regatta_worker.clock import memory, threads, timing
 from regatta_worker.clock.threads import CallUsage, OneCore
 from regatta_worker.protocol import channel
 from support import measured
@@ -160,3 +162,40 @@ def test_a_measurement_pauses_and_ends_after_the_last_turn(most: int, taken: int
     assert len(measured["device_ns"]) == taken
     # The warm-up, the samples, and one after each pause.
     assert calls[0] == 2 + taken + 2
+
+
+MIB = 1 << 20
+
+measured_often = functools.partial(measured, samples=20)
+
+
+def test_the_peak_is_that_of_the_samples() -> None:
+    before = measured_often(lambda: None)["peak_bytes"]
+    # Every byte is written, so that it is resident.
+    during = measured_often(lambda: bytearray(b"1") * (64 * MIB))["peak_bytes"]
+    after = measured_often(lambda: None)["peak_bytes"]
+    assert during > before + 60 * MIB
+    assert after < during - 32 * MIB
+
+
+def new_memory() -> mmap.mmap:
+    """Written, and not what an allocator had of an earlier test."""
+    memory = mmap.mmap(-1, MIB)
+    memory.write(b"1" * MIB)
+    return memory
+
+
+def test_what_a_call_keeps_is_growth() -> None:
+    kept = []
+    leaks = measured_often(lambda: kept.append(new_memory()))
+    assert 0.8 * MIB < leaks["growth_bytes_per_call"] < 1.3 * MIB
+    assert "growth_bytes_per_call" not in measured_often(lambda: new_memory().close())
+
+
+def test_memory_grows_where_each_quarter_of_the_calls_has_more() -> None:
+    assert memory.growth([n * MIB for n in range(20)]) == MIB
+    assert memory.growth([100 * MIB] * 20) is None
+    assert memory.growth([100 * MIB + n for n in range(20)]) is None, "less than counters lag"
+    assert memory.growth([min(n, 6) * MIB for n in range(20)]) is None, "a cache that is full"
+    assert memory.growth([-n * MIB for n in range(20)]) is None
+    assert memory.growth([0, MIB, 2 * MIB]) is None

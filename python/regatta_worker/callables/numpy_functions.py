@@ -8,18 +8,41 @@ from typing import Any
 
 import numpy as np
 
+from regatta_worker import device
 from regatta_worker.callables.function import Function
 from regatta_worker.callables.load import Guarded
-from regatta_worker.callables.on_numpy import OnNumpy
-from regatta_worker.case import Case, Request
+from regatta_worker.case import Case, CaseType, CaseWorker, Request
+from regatta_worker.census.arrays import count_arrays
 from regatta_worker.census.counters import first_call
+from regatta_worker.clock import timing
 from regatta_worker.problem import Problem, inputs
-from regatta_worker.problem.input_sets import InputSets, seed_of
+from regatta_worker.problem.arrays import Arrays
+from regatta_worker.problem.input_sets import Inputs, InputSets, seed_of
 from regatta_worker.problem.planes import DRAW
 from regatta_worker.problem.variant import Variant
 from regatta_worker.protocol.channel import Message, Unsupported
 
 Results = tuple[np.ndarray, ...]
+
+
+class OnNumpy(CaseWorker[CaseType]):
+    """Common to the workers on NumPy. Their cases have a function, `bound`, and its `arguments`."""
+
+    packages = ("numpy",)
+
+    def __init__(self) -> None:
+        super().__init__(Arrays.for_numpy())
+
+    def timed(self, case: CaseType, plan: timing.Plan, sets: Inputs) -> Message:
+        flush = np.ones(device.cpu_flush_bytes() if plan.cold else 0, dtype=np.uint8)
+        return timing.measure_wall(
+            case.call, self.wait, plan, lambda: np.invert(flush, out=flush), inputs=sets
+        )
+
+    def profile(self, call: Callable[[], Any], profiled: Message) -> Message:
+        case: Any = self.prepared()
+        counts, uncounted = count_arrays(case.bound, case.arguments)
+        return profiled | {"counts": profiled["counts"] | counts, "uncounted": uncounted}
 
 
 @dataclass(kw_only=True)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from regatta_worker.callables.load import Guarded
-from regatta_worker.callables.on_numpy import OnNumpy
+from regatta_worker.callables.numpy_functions import OnNumpy
 from regatta_worker.callables.operators.case import OperatorCase, OperatorWorker
 from regatta_worker.callables.operators.operands import InputTensor, on_host
 from regatta_worker.protocol.channel import Failed, Unsupported
