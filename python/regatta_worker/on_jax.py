@@ -7,7 +7,6 @@ marker the stream; there the stop event is recorded (crates/probe/src/xla.rs).
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import functools
 import math
@@ -21,6 +20,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import mlir
+
+try:
+    from jax import enable_x64
+except ImportError:
+    # JAX before 0.8 has it there.
+    from jax.experimental import enable_x64
 
 from regatta_worker.clock import probe, timing
 from regatta_worker.clock.probe import Probe, ProbeError
@@ -189,7 +194,8 @@ ByName = dict[str, Any]
 
 def refill(problem: Problem, arrays: ByName, seed: int) -> ByName:
     """The inputs of a seed for those of another, which are consumed."""
-    with _wide_integers():
+    # JAX has integers and floats of 64 bits only on request.
+    with enable_x64(True):
         made = {}
         for name, array in arrays.items():
             fill = _compiled(array.shape, array.dtype, problem.layout == "bhsd", array.sharding)
@@ -200,20 +206,15 @@ def refill(problem: Problem, arrays: ByName, seed: int) -> ByName:
 
 def turned(arrays: ByName) -> ByName:
     """The inputs, each turned in its memory by a number that is drawn; the old are consumed."""
-    rolls = {name: _roll(array.size) for name, array in arrays.items()}
-    made = {name: rolls[name](array, DRAW.randrange(array.size)) for name, array in arrays.items()}
+    made = {name: _rolled(array, DRAW.randrange(array.size)) for name, array in arrays.items()}
     ready: ByName = jax.block_until_ready(made)
     return ready
 
 
-@functools.lru_cache(maxsize=8)
-def _roll(size: int) -> Callable[..., Any]:
-    def rolled(array: Any, by: Any) -> Any:
-        twice = jnp.tile(array.reshape(-1), 2)
-        return jax.lax.dynamic_slice_in_dim(twice, by, size).reshape(array.shape)
-
-    jitted: Callable[..., Any] = jax.jit(rolled, donate_argnums=0)
-    return jitted
+@functools.partial(jax.jit, donate_argnums=0)
+def _rolled(array: Any, by: Any) -> Any:
+    twice = jnp.tile(array.reshape(-1), 2)
+    return jax.lax.dynamic_slice_in_dim(twice, by, array.size).reshape(array.shape)
 
 
 @functools.lru_cache(maxsize=32)
@@ -222,8 +223,16 @@ def _compiled(
 ) -> Callable[..., Any]:
     """Fills one array. Compiled once for all tensors, directions and seeds that it fits."""
 
+    logical = (shape[0], shape[2], shape[1], shape[3]) if transposed else shape
+
     def filled(old: Any, begin: Any) -> Any:
-        return _input(shape, dtype, transposed, begin)
+        """As problem/inputs.py makes it, element by element in one pass; `begin` is the tensor's
+        `start`."""
+        bits = random_bits(jax.lax.iota(jnp.int64, math.prod(shape)), begin)
+        values = uniform(bits.astype(jnp.float64)).astype(jnp.float32)
+        # Rounded twice, as the other workers do: XLA may make one conversion of two.
+        rounded = jax.lax.optimization_barrier(values).astype(dtype).reshape(logical)
+        return jnp.swapaxes(rounded, 1, 2) if transposed else rounded
 
     # The old one is for its memory alone, and would be left out as unused.
     jitted = jax.jit(filled, donate_argnums=0, keep_unused=True)
@@ -233,27 +242,3 @@ def _compiled(
     old = jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
     compiled: Callable[..., Any] = jitted.lower(old, number).compile()
     return compiled
-
-
-def _wide_integers() -> contextlib.AbstractContextManager[Any]:
-    """64-bit integers and floats, which JAX has only on request."""
-    wide: contextlib.AbstractContextManager[Any]
-    if hasattr(jax, "enable_x64"):
-        wide = jax.enable_x64(True)
-    else:
-        # The place of it until 0.8.
-        from jax.experimental import enable_x64
-
-        wide = enable_x64(True)
-    return wide
-
-
-def _input(shape: tuple[int, ...], dtype: Any, transposed: bool, begin: Any) -> Any:
-    """As problem/inputs.py makes it, element by element in one pass; `begin` is the tensor's
-    `start`."""
-    logical = (shape[0], shape[2], shape[1], shape[3]) if transposed else shape
-    bits = random_bits(jax.lax.iota(jnp.int64, math.prod(shape)), begin)
-    values = uniform(bits.astype(jnp.float64)).astype(jnp.float32)
-    # Rounded twice, as the other workers do: XLA may make one conversion of two.
-    rounded = jax.lax.optimization_barrier(values).astype(dtype).reshape(logical)
-    return jnp.swapaxes(rounded, 1, 2) if transposed else rounded

@@ -76,7 +76,9 @@ class TestOrder:
         assert sets.number == 0
         assert sets.as_reply()["input_sets"] == 1
         assert "no more" in sets.as_reply()["input_sets_reason"]
-        other = InputSets(CaseInputs(sets=3), _fails, lambda error: False)
+        other = InputSets(
+            CaseInputs(sets=3), mock.Mock(side_effect=ZeroDivisionError), lambda error: False
+        )
         with pytest.raises(ZeroDivisionError):
             other.change(last=False)
 
@@ -183,7 +185,3 @@ class TestInPlace:
         held = [before[1][0], before[2][0]]
         written(before, (shared, (torch.full((2,), 7.0), 5), [torch.ones(1)]))
         assert [x.tolist() for x in held] == [[7.0, 7.0], [1.0]]
-
-
-def _fails(number: int) -> None:
-    raise ZeroDivisionError

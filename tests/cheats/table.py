@@ -127,12 +127,6 @@ def modules(device: str, timers: bool) -> list[Module]:
     return [module for module in found if module.is_here]
 
 
-def compile_native(library: Path) -> None:
-    """Makes the library of native.c."""
-    compiler = [os.environ.get("CC", "cc"), "-O2", "-shared", "-fPIC"]
-    subprocess.run([*compiler, "-o", library, HERE / "native.c", "-ldl", "-lpthread"], check=True)
-
-
 def worker(module: Module, name: str) -> str:
     """The name of a function's worker: those of two modules may have one name."""
     return f"{module.path.stem.replace('_', '-')}-{name.replace('_', '-')}"
@@ -274,7 +268,8 @@ def main() -> int:
     regatta, out = os.path.abspath(asked.regatta), asked.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     (out / "regatta.log").write_text("")
-    compile_native(out / "native.so")
+    compiler = [os.environ.get("CC", "cc"), "-O2", "-shared", "-fPIC", "-o", out / "native.so"]
+    subprocess.run([*compiler, HERE / "native.c", "-ldl", "-lpthread"], check=True)
     every = [
         (module, name)
         for module in modules(device, asked.timers)

@@ -62,29 +62,8 @@ IN_FUNCTION = rf"\.<locals>\.({'|'.join(COMPREHENSIONS)})$"
 
 
 def count_memory(call: Callable[[], Any]) -> dict[str, int]:
-    """The most that a steady call allocates of Python's and NumPy's memory, its collections of
-    garbage, and the CPU time in these."""
-    return {"call_peak_bytes": peak_bytes(call)} | _collections(call)
-
-
-def _collections(call: Callable[[], Any]) -> dict[str, int]:
-    times: list[int] = []
-
-    def watch(phase: str, _: dict[str, int]) -> None:
-        times.append(time.thread_time_ns())
-
-    gc.collect()
-    gc.callbacks.append(watch)
-    try:
-        call()
-    finally:
-        gc.callbacks.remove(watch)
-    lasted = sum(stop - start for start, stop in zip(times[::2], times[1::2], strict=False))
-    return {"garbage_collections": len(times) // 2, "ns.garbage_collections": lasted}
-
-
-def peak_bytes(call: Callable[[], Any]) -> int:
-    """The most that Python and NumPy had allocated in a call, beyond what there was before."""
+    """The most that a steady call allocates of Python's and NumPy's memory, beyond what there was
+    before; its collections of garbage, and the CPU time in these."""
     was_tracing = tracemalloc.is_tracing()
     if not was_tracing:
         tracemalloc.start()
@@ -97,7 +76,24 @@ def peak_bytes(call: Callable[[], Any]) -> int:
     finally:
         if not was_tracing:
             tracemalloc.stop()
-    return max(peak - before, 0)
+    # In a call that is not traced.
+    times: list[int] = []
+
+    def watch(phase: str, _: dict[str, int]) -> None:
+        times.append(time.thread_time_ns())
+
+    gc.collect()
+    gc.callbacks.append(watch)
+    try:
+        call()
+    finally:
+        gc.callbacks.remove(watch)
+    lasted = sum(stop - start for start, stop in zip(times[::2], times[1::2], strict=False))
+    return {
+        "call_peak_bytes": max(peak - before, 0),
+        "garbage_collections": len(times) // 2,
+        "ns.garbage_collections": lasted,
+    }
 
 
 Counted = tuple[dict[str, int], dict[str, int], dict[str, str]]

@@ -261,27 +261,19 @@ def count_instructions(
         for _ in range(COUNTED_CALLS):
             wait(call())
 
-    counted = Counting(library()).count(metrics, COUNTED_CALLS * len(kernels), made)
-    return by_call(kernels, counted)
-
-
-def by_call(kernels: list[str], counted: dict[str, Any]) -> list[dict[str, Any]]:
-    """The counters call by call: each must launch `kernels`, or they cannot be assigned."""
-    values = counted["kernels"]
-    expected = len(kernels) * COUNTED_CALLS
-    if counted["dropped"] or len(values) != expected:
+    expected = COUNTED_CALLS * len(kernels)
+    counted = Counting(library()).count(metrics, expected, made)
+    values, dropped = counted["kernels"], counted["dropped"]
+    # Each call must launch the kernels of the census, or their counters cannot be assigned.
+    if dropped or len(values) != expected:
         raise CensusError(
-            f"{expected} kernels were expected of the counted calls, and "
-            f"{len(values) + counted['dropped']} counted"
+            f"{expected} kernels were expected of the counted calls, and {len(values) + dropped} "
+            f"counted"
         )
-    named = [
-        {"name": name, "counts": known(counted["metrics"], row)}
-        for name, row in zip(kernels * COUNTED_CALLS, values, strict=True)
-    ]
+    named = []
+    for name, row in zip(kernels * COUNTED_CALLS, values, strict=True):
+        pairs = zip(counted["metrics"], row, strict=True)
+        # A value that is not known is left out.
+        known = {metric: value for metric, value in pairs if value is not None}
+        named.append({"name": name, "counts": known})
     return [{"kernels": named[at : at + len(kernels)]} for at in range(0, expected, len(kernels))]
-
-
-def known(metrics: list[str], row: list[float | None]) -> dict[str, float]:
-    """The values of one kernel; what is not known is left out."""
-    pairs = zip(metrics, row, strict=True)
-    return {metric: value for metric, value in pairs if value is not None}

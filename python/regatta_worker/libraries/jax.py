@@ -214,13 +214,25 @@ class JaxWorker(OnJax[_Case]):
         self, problem: Problem, variant: str, params: Mapping[str, Any]
     ) -> tuple[Function, Function | None]:
         """`out` of `q, k, v`; and all results of the direction of `dout, q, k, v`, or None: JAX
-        differentiates the first."""
+        differentiates the first.
+
+        The library takes BTNH alone. A BHSD caller's tensors are transposed inside the
+        compiled function: that is JAX's way, and XLA decides whether it costs a copy.
+        """
         if problem.varlen:
             raise Unsupported(
                 "jax.nn.dot_product_attention takes padded sequences with their lengths; "
                 "it has no packed ragged batch"
             )
-        return _attention(problem, variant), None
+        masking, transposed = _mask_arguments(problem), problem.layout == "bhsd"
+
+        def attend(*tensors: Any) -> Any:
+            if transposed:
+                tensors = tuple(jnp.swapaxes(tensor, 1, 2) for tensor in tensors)
+            out = jax.nn.dot_product_attention(*tensors, implementation=variant, **masking)
+            return jnp.swapaxes(out, 1, 2) if transposed else out
+
+        return attend, None
 
     def build(self, request: Request) -> tuple[_Case, Any, Message]:
         """Compiles the call and makes it once, which is timed together.
@@ -327,24 +339,6 @@ def _mask_arguments(problem: Problem) -> dict[str, Any]:
     rows, columns = np.arange(seq_q)[:, None], np.arange(seq_k)[None, :]
     visible = mask.visible(rows, columns, mask.offset(seq_q, seq_k))
     return {"mask": jnp.asarray(visible[None, None])}
-
-
-def _attention(problem: Problem, implementation: str) -> Callable[..., Any]:
-    """Attention on tensors in the caller's layout.
-
-    The library takes BTNH alone. A BHSD caller's tensors are transposed inside the
-    compiled function: that is JAX's way, and XLA decides whether it costs a copy.
-    """
-    masking = _mask_arguments(problem)
-    transposed = problem.layout == "bhsd"
-
-    def attend(*tensors: Any) -> Any:
-        if transposed:
-            tensors = tuple(jnp.swapaxes(tensor, 1, 2) for tensor in tensors)
-        out = jax.nn.dot_product_attention(*tensors, implementation=implementation, **masking)
-        return jnp.swapaxes(out, 1, 2) if transposed else out
-
-    return attend
 
 
 def _qkv(arrays: ByName) -> tuple[Any, ...]:

@@ -150,14 +150,10 @@ def rounded(made: np.ndarray, dtype: str) -> np.ndarray:
         case "f16":
             made = made.astype(np.float32).astype(np.float16)
         case "bf16":
-            return as_bf16(made.astype(np.float32))
+            # To nearest even.
+            encoded = made.astype(np.float32).view(np.uint32)
+            odd = (encoded >> np.uint32(16)) & np.uint32(1)
+            with np.errstate(over="ignore"):
+                kept = (encoded + np.uint32(0x7FFF) + odd) & np.uint32(0xFFFF0000)
+            return kept.view(np.float32)
     return made.astype(np.float32)
-
-
-def as_bf16(single: np.ndarray) -> np.ndarray:
-    """float32 numbers rounded to bfloat16, to nearest even."""
-    bits = single.view(np.uint32)
-    odd = (bits >> np.uint32(16)) & np.uint32(1)
-    with np.errstate(over="ignore"):
-        kept = (bits + np.uint32(0x7FFF) + odd) & np.uint32(0xFFFF0000)
-    return kept.view(np.float32)
