@@ -113,8 +113,8 @@ fn below(root: u32) -> Vec<Seen> {
     descendants
 }
 
-/// A process as it was read. Its id may belong to another process later, which has another start
-/// time.
+/// A process at the time it was read. Its id may belong to another process later, which has another
+/// start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seen {
     pid: i32,

@@ -217,7 +217,7 @@ impl Linker {
             self.earlier = std::mem::take(&mut self.launches);
         }
         let kept = self.launches.entry(call.correlation).or_insert(call);
-        // Of two nested calls, the outer one counts.
+        // The outer one of two nested calls counts.
         if call.start < kept.start {
             *kept = call;
         }

@@ -167,7 +167,7 @@ impl Division {
         for one in several {
             like.entry(keys(one)).or_default().push(one);
         }
-        // Of two equally common ones, the one with fewer operations: the other did more by chance.
+        // If two are equally common, the one with fewer operations: the other did more by chance.
         let most = like.into_values().max_by_key(|same| {
             let first = same.first().map_or(0, |division| division.parts.len());
             (same.len(), std::cmp::Reverse(first))
