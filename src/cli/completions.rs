@@ -1,4 +1,4 @@
-//! `regatta completions`: what a shell completes.
+//! `regatta completions`: prints a shell's completion script.
 
 use clap::{Args, Command};
 use clap_complete::Shell;

@@ -195,7 +195,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// The seconds after which a line is due, of steps that take so long each.
+    /// The seconds at which a line is due, if each of `steps` steps takes `each`.
     fn due(steps: usize, each: Duration) -> Vec<u64> {
         let mut pace = Pace::default();
         let lines = (0..steps).filter(|step| {

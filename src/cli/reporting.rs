@@ -34,7 +34,7 @@ pub struct Answers {
     pub outputs: Outputs,
 }
 
-/// The arguments of a command that measures, and judges what it measured.
+/// The arguments of a command that measures and judges.
 #[derive(Args, Debug)]
 pub struct JudgedArgs {
     #[command(flatten)]

@@ -1,7 +1,7 @@
 //! The records of regatta: suites and their plans, runs, baselines, traces.
 //!
-//! Nothing here starts a process, reads a clock or decides anything. Times are nanoseconds, and
-//! what is not known is absent, never 0.
+//! Nothing here starts a process, reads a clock or decides anything. Times are nanoseconds, and an
+//! unknown value is absent, never 0.
 
 pub mod cache;
 pub mod checksum;

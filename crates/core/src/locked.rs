@@ -162,7 +162,7 @@ impl LockedFolder {
     }
 }
 
-/// Removes a file or folder, if it is there. A link is removed, not followed.
+/// Removes a file or folder, if it exists. A link is removed, not followed.
 ///
 /// # Errors
 /// When it cannot be removed.

@@ -146,8 +146,8 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), OutputError> {
     draft.keep()
 }
 
-/// The place that a path leads to, alike for every way to write it: links are followed, as far as
-/// there is something.
+/// The absolute path without links, as far as the path exists, so that two ways to write a path can
+/// be compared.
 pub fn place(path: &Path) -> PathBuf {
     let Ok(whole) = std::path::absolute(path) else {
         return path.to_owned();
@@ -155,7 +155,7 @@ pub fn place(path: &Path) -> PathBuf {
     let real = whole.ancestors().find_map(|ancestor| {
         let below = whole.strip_prefix(ancestor).ok()?;
         let real = fs::canonicalize(ancestor).ok()?;
-        // Joined to nothing a file would end in a slash.
+        // Joining an empty path would append a slash.
         Some(if below == Path::new("") {
             real
         } else {
@@ -165,12 +165,12 @@ pub fn place(path: &Path) -> PathBuf {
     real.unwrap_or(whole)
 }
 
-/// Checks that a report can be written at `path`, before hours are spent on what goes into it, and
-/// leaves nothing behind. A file that is there is replaced only if regatta wrote it, wherever links
-/// lead.
+/// Checks that a report can be written to `path`, before hours are spent on its contents, and
+/// leaves nothing behind. An existing file is replaced only if regatta wrote it, also behind a
+/// link.
 ///
 /// # Errors
-/// When it cannot, with what is in the way.
+/// When it cannot, with the obstacle.
 pub fn check_writable(path: &Path) -> Result<(), OutputError> {
     if is_special(path) {
         return Ok(());
@@ -182,10 +182,11 @@ pub fn check_writable(path: &Path) -> Result<(), OutputError> {
     check_folder(&path)
 }
 
-/// Checks that a file can be made beside `path`, or put in its place by its own writer.
+/// Checks that a file can be created in the folder of `path`, and that `path` itself can be
+/// written.
 ///
 /// # Errors
-/// As [`check_writable`], but for what is there already.
+/// As [`check_writable`], without the check of an existing file.
 pub fn check_folder(path: &Path) -> Result<(), OutputError> {
     not_in_the_way(path)?;
     let folder = folder_of(path);
@@ -201,16 +202,16 @@ pub fn check_folder(path: &Path) -> Result<(), OutputError> {
     })
 }
 
-/// True for a pipe, a terminal or a device: written to, never replaced.
+/// True for a pipe, a terminal or a device, which is written to and never replaced.
 pub fn is_special(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir())
 }
 
-/// The file that a path leads to: a link stays a link. A run, a baseline or a trace is not
-/// to write to, whatever it is called.
+/// The target of a path, so that a link stays a link. A run, a baseline or a trace is refused,
+/// whatever its name is.
 ///
 /// # Errors
-/// When one is there.
+/// When the target is one of these.
 pub fn resolved(path: &Path) -> Result<PathBuf, OutputError> {
     let path = fs::canonicalize(path).unwrap_or(path.to_owned());
     let ending = path.extension().unwrap_or_default();
@@ -230,8 +231,8 @@ fn foreign(path: &Path) -> OutputError {
     OutputError::in_the_way(path, why)
 }
 
-/// Marks at the beginning of a report, in one format or another: pages, Markdown, JUnit, JSON,
-/// annotations, Perfetto, the metrics of Bencher and of github-action-benchmark, and pictures.
+/// Texts near the beginning of reports, by format: pages, Markdown, JUnit, JSON, annotations,
+/// Perfetto, the metrics of Bencher and of github-action-benchmark, and pictures.
 const MARKS: [&str; 15] = [
     "content=\"regatta\"",
     "class=\"suite\">regatta",
@@ -250,22 +251,22 @@ const MARKS: [&str; 15] = [
     "tEXtSoftware\0regatta",
 ];
 
-/// True for a file that regatta may have written as a report, or that holds nothing.
+/// True for a file that may be a report of regatta, or is empty.
 fn is_report(path: &Path) -> bool {
     let start = input::beginning(path, 1 << 16);
     let start = String::from_utf8_lossy(&start);
-    // Lists of metrics of a run without times.
+    // `{}` and `[]` are lists of metrics of a run without times.
     ["", "{}", "[]"].contains(&start.trim()) || MARKS.iter().any(|mark| start.contains(mark))
 }
 
-/// Names that reports give their files, and what the beginning of each holds.
+/// The names of report files, with a text near the beginning of each.
 pub const REPORT_FILES: [(&str, &str); 3] = [
     ("index.html", "class=\"suite\">regatta"),
     ("cases.csv", "case,variant,"),
     ("samples.csv", "case,invocation,sample,"),
 ];
 
-/// True where a file has the name of a report's, and another program wrote it.
+/// True if a file has the name of a report and another program wrote it.
 fn is_foreign(path: &Path) -> bool {
     let mut names = REPORT_FILES.iter();
     let Some((_, mark)) = names.find(|(name, _)| path.ends_with(name)) else {
@@ -281,10 +282,10 @@ fn is_record(path: &Path) -> bool {
     input::beginning(path, START.len() as u64) == START
 }
 
-/// A draft of the file at this path; missing folders are made.
+/// A draft of the file at `path`; creates missing folders.
 ///
 /// # Errors
-/// As [`check_writable`], but for what is there already.
+/// As [`check_writable`], without the check of an existing file.
 pub fn draft(path: &Path) -> Result<Draft, OutputError> {
     not_in_the_way(path)?;
     let dir = folder_of(path);

@@ -63,7 +63,7 @@ fn record(written: &str) -> CaseRecord {
     })
 }
 
-/// The two cases of a side; `-`: it has none.
+/// The two cases of a side; `-` if it has none.
 fn cases(written: &str) -> Side {
     let both = [A, B].into_iter().zip(written.split_whitespace());
     let both = both.filter(|(_, word)| *word != "-");
@@ -84,8 +84,9 @@ fn in_pairs(mut base: Side, mut head: Side) -> [Side; 2] {
     [base, head]
 }
 
-/// Each line: a base, a head, the outcome and the words of the cases, `?` where one may be worse;
-/// then how the reasons begin, with `$` at their end. Unless it says `stored`, both are measured in pairs.
+/// Each line has a base, a head, the outcome and the words of the cases, `?` if one may be worse;
+/// then the beginnings of the reasons, with `$` at their end. Unless it says `stored`, both are
+/// measured in pairs.
 #[test]
 fn what_two_sides_are_is_what_is_said_of_them() {
     let table = format!(
@@ -613,7 +614,7 @@ suite.overrides [{\"variant\":\"cpu/flash\",\"parameter\":\"n\",\"to\":4}] => se
         base.header.plan.clone_from(&head.header.plan);
         let same = against(&head, &base);
         assert_eq!(same.weaker, None);
-        // The other way round more is demanded, but for what is of no order.
+        // In the other direction more is demanded, except for demands without an order.
         head.header = changed(&head.header, path, value);
         let judgement = against(&head, &base);
         let shown = &judgement.verdict.shown;

@@ -630,7 +630,7 @@ mod tests {
         assert_eq!(lines[0], "case metric base head change 90 % interval");
         let host = "host time 52.1 µs 352.4 µs 6.76x [6.72x, 6.80x]";
         let first_call = "first call 1.00 ms 3.00 ms 3.00x [2.98x, 3.02x]";
-        // The time that passes stands first.
+        // The wall-clock time comes first.
         assert!(lines[2].contains(" ms "), "{text}");
         assert_eq!(lines[3..], [host, first_call], "{text}");
     }

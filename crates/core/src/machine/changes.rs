@@ -113,12 +113,12 @@ impl KernelChange {
         Sides::new(mean.base * count.base, mean.head * count.head)
     }
 
-    /// The time that it takes more.
+    /// The growth of the kernel's total time.
     pub fn growth_ns(&self) -> Nanoseconds {
         self.total_ns().growth()
     }
 
-    /// Head over base of a launch's time; 1 where it is on one side only.
+    /// Head over base of a launch's mean time; 1 if only one side launches it.
     pub fn ratio(&self) -> Ratio {
         if self.mean_ns.base.0 > 0.0 && self.mean_ns.head.0 > 0.0 {
             self.mean_ns.head / self.mean_ns.base
@@ -127,13 +127,13 @@ impl KernelChange {
         }
     }
 
-    /// Multiprocessors with at least one block, where the device tells its own.
+    /// The number of multiprocessors with at least one block, where the device reports its own.
     pub fn filled(&self) -> Option<Sides<u64>> {
         let sms = u64::from(self.sms?);
         Some(self.blocks.map(|blocks| sms.min(*blocks)))
     }
 
-    /// The name to call it by.
+    /// The name in reports: the head's, or else the base's.
     pub fn called(&self) -> &str {
         if self.name.head.is_empty() {
             &self.name.base
@@ -143,15 +143,15 @@ impl KernelChange {
     }
 }
 
-/// A launch before and after.
+/// A launch of the base, and the matching one of the head.
 type LaunchPair<'a, N> = (&'a Launch<N>, &'a Launch<N>);
 
-/// Reads a figure off a launch, where it is known.
+/// Reads a figure of a launch, where it is known, and makes its change.
 type Figure<N> = (fn(&Launch<N>) -> Option<u64>, fn(u64, u64) -> LaunchChange);
 
 impl KernelChange {
-    /// Compares a kernel's launches, of which these stand for each other: of each figure the
-    /// gravest difference; of grids, the one that leaves fewest of what was.
+    /// Compares a kernel's matching launches, and keeps the worst difference of each figure; for
+    /// grids, the one that leaves the smallest part of the blocks.
     fn new<N>(name: Sides<&str>, count: Sides<usize>, pairs: &[LaunchPair<N>]) -> KernelChange {
         let mut changes = Vec::new();
         let differ = pairs
@@ -245,7 +245,7 @@ fn of_one(name: &str, before: &[&Launch], after: &[&Launch], sms: Option<u32>) -
     let pairs: Vec<(&Launch, &Launch)> = if before.len() == after.len() {
         before.iter().copied().zip(after.iter().copied()).collect()
     } else {
-        // Which of them is which is unknown; the largest stand for all.
+        // It is unknown which launches match, so only the largest ones are compared.
         before
             .last()
             .copied()
@@ -265,7 +265,7 @@ fn of_one(name: &str, before: &[&Launch], after: &[&Launch], sms: Option<u32>) -
     if pairs.is_empty() {
         change.blocks = launched.map(largest);
     }
-    // The same work in more launches is not done by less of the device.
+    // As many blocks in more launches are not less parallel.
     if after.len() > before.len() && all(&after) >= all(&before) {
         change.fewer = 1.0;
     }
@@ -277,19 +277,19 @@ fn of_one(name: &str, before: &[&Launch], after: &[&Launch], sms: Option<u32>) -
 pub struct Launches<'a> {
     /// The recording with names and devices.
     pub recording: &'a Recording,
-    /// In order.
+    /// The operations, in order.
     pub operations: Vec<&'a Recorded>,
-    /// By kernel name.
+    /// The mean time of a launch, by kernel name.
     pub mean_ns: BTreeMap<&'a str, Nanoseconds>,
 }
 
-/// Pairs the kernels of two recordings up. The ones that take most more time come first.
+/// Compares the kernels of two recordings; those whose time grew most come first.
 pub fn of_recordings(base: &Launches, head: &Launches) -> Vec<KernelChange> {
     let (base_kernels, head_kernels) = (base.kernels(), head.kernels());
     let left: Vec<&str> = base_kernels.iter().map(|(name, ..)| *name).collect();
     let right: Vec<&str> = head_kernels.iter().map(|(name, ..)| *name).collect();
     let alignment = align(&left, &right);
-    // Launches by pairs of names: how many there are, and those that stand for each other.
+    // For each pair of names, the numbers of launches, and the matching launches.
     let mut groups: BTreeMap<_, (Sides<usize>, Vec<_>)> = BTreeMap::new();
     for &(i, j) in alignment.same.iter().chain(&alignment.replaced) {
         let (count, pairs) = groups.entry((left[i], right[j])).or_default();

@@ -1,4 +1,4 @@
-//! A recording, or one repetition of the part of it that repeats, divided among its operations.
+//! Divides a recording, or one repetition of its repeating part, among its operations.
 
 use regatta_worker::machine::{Division, Named, Own, Ran, divide};
 
@@ -6,11 +6,11 @@ use super::calls::turns;
 use super::steady::Steady;
 use super::{Recorded, Recording};
 
-/// Operations beyond which nothing is laid side by side one by one.
+/// The largest number of operations that are aligned one by one.
 const MAX_ALIGNED: usize = 100_000;
 
-/// One repetition, from its start to that of the next: the mean of those that did the same as
-/// most. Its parts and gaps are all of its time.
+/// One repetition, from its start to that of the next: the mean of those that ran the most frequent
+/// sequence. Its parts and gaps add up to its time.
 pub fn repetition(recording: &Recording, steady: &Steady) -> Option<Division> {
     let place = (steady.process, steady.device);
     let here = |o: &&Recorded| (o.process, o.device) == place;
@@ -20,15 +20,15 @@ pub fn repetition(recording: &Recording, steady: &Steady) -> Option<Division> {
         .filter(here)
         .collect();
     let number = own.len();
-    // Idle time behind the last repetition ends with the operation that follows.
+    // Idle time after the last repetition ends with the next operation.
     let behind = recording
         .operations
         .partition_point(|o| o.start_ns < steady.to_ns);
     own.extend(recording.operations[behind..].iter().find(here));
     let divided = divide(&ran(&own));
     let turns = of_turns(recording, steady, &own[..number]);
-    // Gaps are those behind a repetition, and none before it: what was idle before the first of
-    // all belongs to none.
+    // A gap belongs to the repetition before it. Idle time before the first repetition belongs to
+    // none.
     let first = |turn: &Vec<usize>| turn.first().copied();
     let mut gap = (own.len() > number).then(|| divided[number]);
     let mut parts = Vec::new();
@@ -45,8 +45,8 @@ pub fn repetition(recording: &Recording, steady: &Steady) -> Option<Division> {
     Division::averaged(&parts).filter(|parts| parts.parts.len() <= MAX_ALIGNED)
 }
 
-/// Operations of each repetition, by start: those that the host launched in it, as a stream of
-/// its own may begin before or behind the others; where launches are not known, those that
+/// The operations of each repetition, sorted by start: those that the host launched in it, since a
+/// separate stream may begin earlier or later than the others. If launches are unknown, those that
 /// started in it.
 fn of_turns(recording: &Recording, steady: &Steady, own: &[&Recorded]) -> Vec<Vec<usize>> {
     let launched = |o: &&Recorded| o.launched_ns.and_then(|at| u64::try_from(at).ok());
@@ -68,7 +68,7 @@ fn of_turns(recording: &Recording, steady: &Steady, own: &[&Recorded]) -> Vec<Ve
     each
 }
 
-/// All of a recording, of the device with most operations.
+/// The division of a whole recording, for the device with most operations.
 pub fn whole(recording: &Recording) -> Option<Division> {
     let devices = regatta_worker::machine::by_device(&recording.operations);
     let busiest = devices.into_iter().max_by_key(Vec::len)?;
@@ -83,7 +83,7 @@ fn ran(operations: &[&Recorded]) -> Vec<Ran> {
         .collect()
 }
 
-/// In the order of the program, not of the streams.
+/// A division in the order of the program, not of the streams.
 fn in_order(recording: &Recording, operations: &[&Recorded], own: &[Own]) -> Division {
     Division::laid_out(operations, own, |kernel| Named {
         name: recording.name(kernel).to_owned(),

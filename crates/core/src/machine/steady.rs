@@ -212,8 +212,9 @@ fn numbered<T: Eq + Hash>(tokens: impl Iterator<Item = T>) -> Vec<u32> {
     tokens.map(number).collect()
 }
 
-/// The loop that is the program's. It begins where the first of its tokens stands that the
-/// reached, so that two programs which do the same are cut at the same place.
+/// Chooses the program's loop. Its beginning is the lexicographically smallest rotation of a turn,
+/// where tokens are ordered by their first occurrence, so that two programs that do the same are
+/// cut at the same place.
 fn chosen(tokens: &[u32]) -> Option<Loop> {
     // A few launches of one kernel at a program's end are not a loop.
     let enough = (tokens.len() / 20).max(ENOUGH.min(tokens.len().div_ceil(4)));
@@ -239,10 +240,10 @@ fn chosen(tokens: &[u32]) -> Option<Loop> {
 
 /// All ranges whose turns repeat often enough not to be chance.
 ///
-/// Sequences of 1, 2, 4, ... tokens are numbered, each by the numbers of its halves (Karp, Miller &
-/// Rosenberg 1972). Where a sequence came before, and so did those behind it at the same distance,
-/// that distance is a period. Sequences as long as a period and longer are alike only a whole
-/// number of turns apart; half as long ones find what comes twice.
+/// Sequences of 1, 2, 4, ... tokens get numbers, computed from those of their halves (Karp, Miller
+/// & Rosenberg 1972). If a sequence has occurred before, and the sequences after it repeat at the
+/// same distance, that distance is a period. Sequences as long as a period or longer are equal only
+/// at a multiple of it; sequences half as long find a turn that occurs twice.
 fn loops(tokens: &[u32]) -> Vec<Loop> {
     let (mut found, mut length, mut names) = (Vec::new(), 1_usize, tokens.to_vec());
     while !names.is_empty() {

@@ -93,9 +93,8 @@ pub fn decides_speed(name: &str) -> bool {
     is_kept(name) && !is_place(name)
 }
 
-/// True for a variable that names a place. A change of one starts a new run; it
-/// does not make two runs incomparable, since versions, devices and files tell what was
-/// found there.
+/// True for a variable that names a place. A change of one starts a new run; it does not make two
+/// runs incomparable, since versions, devices and files identify the contents of that place.
 fn is_place(name: &str) -> bool {
     let mut endings = PLACE_ENDINGS.split_whitespace();
     is_listed(name, PLACES) || endings.any(|ending| name.ends_with(ending))

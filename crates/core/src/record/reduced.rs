@@ -170,7 +170,7 @@ mod tests {
         let text = fs::read_to_string(&path).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         let (body, _) = lines[2].rsplit_once(",\"sum\"").unwrap();
-        // As long as it was, and with a checksum that is right.
+        // The edited line has the same length and a valid checksum.
         let body = format!("{}}}", body.replace("1001.0", "9001.0"));
         let sum = crc32fast::hash(body.as_bytes());
         let slower = format!("{},\"sum\":\"{sum:08x}\"}}", &body[..body.len() - 1]);

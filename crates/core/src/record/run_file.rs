@@ -154,7 +154,7 @@ impl RunWriter {
     /// Adds the outcome of one case in one invocation.
     ///
     /// # Errors
-    /// When it cannot be written: the disk is full, say.
+    /// When it cannot be written, for example on a full disk.
     pub fn append(&mut self, entry: &Entry) -> Result<(), RecordError> {
         self.write(&RunLine::Entry(Box::new(entry.clone())))?;
         self.done.insert((entry.invocation, entry.case.clone()));

@@ -247,7 +247,7 @@ impl CaseRecord {
         self.disturbed().any(|one| one.number == 0)
     }
 
-    /// A record with nothing in it but its status.
+    /// A record that has only a status.
     pub fn empty(status: Outcome<()>) -> CaseRecord {
         CaseRecord {
             status,

@@ -102,7 +102,7 @@ pub fn unsupported(reason: &str) -> CaseRecord {
     CaseRecord::empty(Outcome::unsupported(reason))
 }
 
-/// The same record, with so many invocations that other programs disturbed, the first ones.
+/// The record with its first `number` invocations marked as disturbed by other programs.
 pub fn disturbed(mut record: CaseRecord, number: usize) -> CaseRecord {
     for one in record.invocations.iter_mut().take(number) {
         one.disturbed = vec![Disturbance::ForeignLoad { cores: 1.9, of: 2 }];

@@ -147,7 +147,7 @@ pub enum Fault {
     Other,
 }
 
-/// Samples and what belongs to them.
+/// The samples of a case in one invocation, with the facts about them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Measurement {
@@ -326,7 +326,7 @@ impl Run {
         entries.map(|e| (e.invocation, e.case.clone())).collect()
     }
 
-    /// A run in which nothing was measured yet.
+    /// A run without entries.
     pub fn begun(header: RunHeader) -> Run {
         Run {
             header,

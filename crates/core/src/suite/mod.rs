@@ -69,7 +69,7 @@ pub struct Suite {
     pub origins_of_workers: BTreeMap<String, String>,
 }
 
-/// A call of a script, as it was when the script's calls were listed.
+/// A call of a script, recorded when the script's calls were listed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Listed {
     /// The place among the calls, from 0.

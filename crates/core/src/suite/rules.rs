@@ -256,8 +256,8 @@ impl Default for Policy {
     }
 }
 
-/// Selects cases: every facet named must have one of the values listed.
-/// Facets are the axes, `variant`, `worker`, `environment`, and parameters.
+/// Selects cases whose facets each have one of the listed values. Facets are the axes, `variant`,
+/// `worker`, `environment`, and parameters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(transparent)]
@@ -283,7 +283,7 @@ impl fmt::Display for Selector {
     }
 }
 
-/// True if an id matches one of the patterns, or the patterns are empty.
+/// True if an id matches one of the patterns; also without any pattern.
 pub fn matches_any(patterns: &[String], id: &str) -> bool {
     patterns.is_empty() || patterns.iter().any(|pattern| matches_id(pattern, id))
 }
@@ -304,8 +304,8 @@ pub fn matches_name(pattern: &str, name: &str) -> bool {
     glob(pattern, name) || glob(pattern, &short(name))
 }
 
-/// Matches a text with a pattern in which `*` stands for any text, also across `/`, `:` and `,`.
-/// Every other character stands for itself.
+/// Matches a text with a pattern in which `*` matches any text, also across `/`, `:` and `,`. Every
+/// other character matches itself.
 ///
 /// Greedy, with a single point for backtracking, so linear in practice. Only `*` is special,
 /// because case ids contain characters that other globs would interpret.

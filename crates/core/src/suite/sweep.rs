@@ -200,7 +200,7 @@ fn axis_value(name: &str, value: &Scalar) -> Result<String, String> {
     }
 }
 
-/// The value of a parameter, which can stand in a case id.
+/// The value of a parameter, if it is valid in a case id.
 pub(super) fn parameter(value: &Scalar) -> Result<ParamValue, String> {
     value.text()?.parse().map_err(|error| format!("{error}"))
 }
@@ -211,7 +211,7 @@ const BESIDE: [&str; 4] = ["variants", "operator", "shapes", "params"];
 /// Adds the cases of a sweep to those of a suite; `named` are the shapes that have names.
 ///
 /// # Errors
-/// The first thing in it that cannot stand.
+/// The first invalid value.
 pub(super) fn sweep(
     document: &TomlDocument<'_>,
     at: &str,

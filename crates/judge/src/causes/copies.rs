@@ -203,9 +203,9 @@ fn no_overlap(part: Nanoseconds, whole: Nanoseconds, each: &str, order: f64) -> 
 
 /// Copies that no kernel hides, in one trace.
 pub fn exposed_copies(standing: &OneTrace) -> Option<Found> {
-    /// Share of the time that passes from which copying stands out.
+    /// The share of the elapsed time from which copying is reported.
     const COPYING: f64 = 0.1;
-    /// Part of the copying that may run beside kernels and still count as none.
+    /// The share of the copying time that may overlap kernels and still counts as no overlap.
     const NONE: Share = Share(0.05);
     let time = &standing.of.time;
     let copying = time.copying_ns?;

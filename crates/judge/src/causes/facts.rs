@@ -85,7 +85,7 @@ pub struct Waits {
     pub idle_ns: Nanoseconds,
     /// The part in which it waited for the host, where launches are known.
     pub host_bound_ns: Option<Nanoseconds>,
-    /// The time from the first operation to the last, in which the device was idle for `idle_ns`.
+    /// The elapsed time that contains the idle time.
     pub span_ns: Nanoseconds,
 }
 

@@ -1,5 +1,5 @@
 //! Causes outside the code: the clock frequency, throttling and other processes; a version of a
-//! library or compiler; or nothing that is known.
+//! library or compiler; or an unknown change of the environment.
 
 use super::facts::{Facts, Found};
 use crate::judgement::{Cause, Difference, Fact};
@@ -115,17 +115,18 @@ pub fn versions(facts: &Facts) -> Option<Found> {
     }
     let equal = same_structure(facts);
     evidence.extend(equal.then(|| Fact::words("structure unchanged")));
-    // With equal instructions it is what surrounds them: `environment` says so.
+    // With equal machine code, `environment` reports the change.
     let order = if equal && !same_code(facts) { 0.6 } else { 0.4 };
     Some(Found::new(Cause::Toolchain, evidence, order))
 }
 
-/// The same instructions, launched alike, take another time: what surrounds them changed.
+/// Finds a change of time with equal machine code and equal launches, for which the environment is
+/// the reason.
 pub fn environment(facts: &Facts) -> Option<Found> {
     let equal = facts.moved() && same_code(facts) && same_structure(facts);
     let sentence = "the machine code and what is launched are the same: the environment, not the \
                 code";
-    // Ranked below a clock, throttling or another process, which name the part of the environment.
+    // It ranks below clock, throttling and other processes, which name the part of the environment.
     equal.then(|| Found::new(Cause::Environment, vec![Fact::words(sentence)], 0.5))
 }
 

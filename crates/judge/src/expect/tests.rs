@@ -43,7 +43,8 @@ fn result_of(auto: CaseRecord, one: CaseRecord, four: CaseRecord) -> Expectation
     results.remove(0)
 }
 
-/// Five invocations around a time, so many of it, these, or what became of it.
+/// A record from text: five invocations around a time, several equal ones, a list of times, or a
+/// failure.
 fn written(word: &str) -> CaseRecord {
     match (word, word.split_once('x')) {
         ("crashed", _) => crashed("x"),
@@ -57,8 +58,7 @@ fn written(word: &str) -> CaseRecord {
     }
 }
 
-/// Each line: the automatic case and its two references, what comes of it, and words of the
-/// reason.
+/// Each line has the automatic case and its two references, the result, and words of the reason.
 #[test]
 fn a_case_is_held_to_the_best_of_its_references() {
     let table = format!(

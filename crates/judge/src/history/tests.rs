@@ -11,7 +11,7 @@ use regatta_core::record::{Fault, Git};
 use regatta_worker::case::CaseId;
 use regatta_worker::units::quantities;
 
-/// A number within ±1 that looks like chance, the same in each test.
+/// A pseudo-random number within ±1, the same in each test.
 fn noise(case: usize, run: usize) -> f64 {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     for part in [case as u64, run as u64, 7] {
@@ -23,8 +23,8 @@ fn noise(case: usize, run: usize) -> f64 {
     (state >> 11) as f64 / (1u64 << 52) as f64 - 1.0
 }
 
-/// A series of so many runs, whose time at each is this many times 100 µs, give or take a per
-/// cent; its five invocations lie a fifth of a per cent around that.
+/// A series of `runs` runs. The time of each is a given multiple of 100 µs, within one per cent;
+/// its five invocations are within a fifth of a per cent of that.
 fn series(case: usize, runs: usize, factor: impl Fn(usize) -> f64) -> Series {
     let time = |run| 1e5 * factor(run) * (1.0 + 0.01 * noise(case, run));
     let values = (0..runs).map(|run| {
@@ -163,7 +163,7 @@ fn runs_of_one_value_creep_with_their_neighbours() {
     assert_eq!(medians(0.0).creep, None);
 }
 
-/// Days resemble the day before them, by as much as half of what they differ by.
+/// Half of a day's deviation comes from the previous day.
 #[test]
 fn runs_that_resemble_each_other_show_no_change() {
     let mut rng = ChaCha8Rng::seed_from_u64(5);

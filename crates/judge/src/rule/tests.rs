@@ -1,7 +1,7 @@
 //! The rule's error rates and power on several kinds of noise.
 //!
-//! A world gives the logarithm of an invocation's median. Its kinds of noise were seen on an H200,
-//! an H100 and two shared cores, or are worse than any that was seen.
+//! A simulated machine gives the logarithm of an invocation's median. Its kinds of noise were
+//! observed on an H200, an H100 and two shared cores, or are worse than any that was observed.
 
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
@@ -38,7 +38,7 @@ enum Noise {
     Shared,
     /// Invocations resemble those before them: one chain, which base and head are measured on.
     Memory,
-    /// The same, a chain for each side: no machine does that in pairs.
+    /// The same with a chain for each side, which no machine does in pairs.
     MemoryApart,
     Day1,
     Day2,
@@ -48,23 +48,24 @@ enum Noise {
     Clock,
     /// Shared cores whose speed wanders by 30 %.
     Loaded,
-    /// A fifth of the starts takes three times as long, of both sides.
+    /// On both sides, a fifth of the starts take three times as long.
     SlowStarts,
-    /// The same of pairs that take turns, on a machine whose speed wanders by 30 % from pair to pair.
+    /// The same for pairs that take turns, on a machine whose speed varies by 30 % from pair to
+    /// pair.
     SlowStartsInTurns,
-    /// Other programs slow a pair by 30 %, its sides by 2 % apart; waits for a core are not in the
-    /// values.
+    /// Other programs slow a pair by 30 %, and its sides differently by 2 %. Waits for a core are
+    /// not in the values.
     LoadMultiplied,
-    /// Waits for a core, as long as the call and longer, are added to both sides of a pair; its CPU
-    /// time is known.
+    /// Waits for a core, as long as the call or longer, are added to both sides of a pair; CPU time
+    /// is known.
     LoadAdded,
-    /// The same, and nothing else is known.
+    /// The same without CPU time.
     LoadAddedAlone,
-    /// Load that comes and goes within seconds: each side for itself meets it, or does not. It adds
-    /// waits up to three times the call, and multiplies CPU time by up to 1.3.
+    /// Load that comes and goes within seconds, and meets each side independently. It adds waits of
+    /// up to three times the call, and multiplies CPU time by up to 1.3.
     LoadBursts,
-    /// Load beside pairs that take turns on one core: it slows a pair by 30 %, and its sides by 3 %
-    /// apart, in one of ten by 10 %.
+    /// Load on pairs that take turns on one core: it slows a pair by 30 %, and its sides
+    /// differently by 3 %, in one pair of ten by 10 %.
     LoadInTurns,
 }
 
@@ -330,7 +331,7 @@ enum Mode {
     StoredAlone,
 }
 
-/// The decision on each case, and the number of pairs after which it fell.
+/// The decision on each case, and the number of pairs after which it was made.
 fn gate(world: &mut World, mode: Mode, threshold: f64) -> Vec<(Decision, usize)> {
     let cases = world.effect.len();
     let error = GATE_ERROR / (cases * METRICS * LOOKS_THAT_CALL) as f64;
@@ -544,7 +545,7 @@ fn random_suites(noise: Noise, suites: usize) -> [usize; 3] {
         let mut random = ChaCha8Rng::seed_from_u64(suite as u64);
         let (share, slower) = (random.random_range(0.05..0.95), suite % 2 == 0);
         let mut world = World::new(noise, 31 + 1000 * suite as u64, 60);
-        // One case moves at the least.
+        // At least one case changes.
         for case in 0..60 {
             if case == 0 || random.random_bool(share) {
                 let by = 1.0 + random.random_range(1.5..4.0) * threshold.exp_m1();
@@ -610,7 +611,7 @@ fn starts_that_are_slow_on_the_head_alone_do_not_pass() {
     let all: Vec<f64> = side(35, never, 1.0).iter().map(|log| log + 1.1).collect();
     let (each, slow) = compared(&side(35, never, 1.0), &all, true);
     assert!(slow.likely && !slow.are_slower_than(each.ratio));
-    // As many on both sides are the machine's.
+    // Equally many on both sides come from the machine.
     let both = side(35, 4, 3.0);
     assert_eq!(compared(&both, &both, true).0.word, Word::Same);
     // One in 35 is chance.
@@ -618,7 +619,8 @@ fn starts_that_are_slow_on_the_head_alone_do_not_pass() {
     assert_eq!(one.word, Word::Same);
 }
 
-/// Two modes that processes start in at random lie apart like this once in a thousand.
+/// Sides of processes that start in one of two modes at random are apart like this once in a
+/// thousand.
 #[test]
 fn five_starts_a_side_in_two_modes_are_measured_again() {
     let at = |level: f64| [0.0, 0.001, 0.002, 0.003, 0.004].map(|value| level + value);
@@ -705,7 +707,7 @@ fn nightly_tables() {
     }
 }
 
-/// Both sides of a pair share what the machine does; the process that is slow is one of them.
+/// Both sides of a pair share the machine's effects; only one of the processes is slow.
 #[test]
 fn of_pairs_in_turns_the_ratio_tells_which_start_is_slow_and_what_lies_apart() {
     let machine = [
@@ -748,7 +750,7 @@ fn of_pairs_in_turns_the_ratio_tells_which_start_is_slow_and_what_lies_apart() {
     let by_sign =
         [-0.21, 0.21].map(|change| decided(&|at| change + noise[at], 10, false)[0].0.word);
     assert_eq!(by_sign, [Word::Improved, Word::Inconclusive]);
-    // Five starts a side in two modes look like that by chance.
+    // Five starts of each side in two modes may look like that by chance.
     let [(turns, _), _] = decided(&|_| 0.9, 5, false);
     assert_eq!(turns.word, Word::Inconclusive);
 }

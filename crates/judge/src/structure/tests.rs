@@ -1,4 +1,4 @@
-//! Two structures, and what is said of them.
+//! Differences between two structures.
 
 use std::collections::BTreeMap;
 
@@ -170,14 +170,15 @@ fn what_is_gone_is_named_with_its_reason() {
         why(&base, &uncounted(&one, "calls.plans", "no `build`")),
         "in the base and not in the head: calls.plans (0): no `build`"
     );
-    // Nothing was known, or it still is, or there is more of it.
+    // A figure that was never known, is still known, or was added does not vanish.
     for (before, now) in [(&unstructured, &base), (&base, &base), (&one, &base)] {
         assert!(gone(before, now).is_empty());
     }
     let launches = written("copies=0 calls.plans=0");
     assert_eq!(names(&base, &launches), ["launches"]);
 
-    // Times, and what is only there once it is loaded, may go: unless that is said to be unknown.
+    // Times, and counts of modules that are not loaded, may vanish, unless the head says that they
+    // are unknown.
     let base = written(
         "a@1 ns.plans=812 calls_in_8.plans=3 calls.triton_autotune=0 denormal_values=3 call_peak_bytes=4096",
     );
@@ -267,7 +268,7 @@ fn counted(calls: &[&[(&str, f64)]]) -> CaseRecord {
     }
 }
 
-/// One kernel that executed so many.
+/// Counters of one kernel with a number of executed instructions.
 fn flash(executed: &[f64]) -> CaseRecord {
     let calls: Vec<[(&str, f64); 1]> = executed.iter().map(|n| [("flash", *n)]).collect();
     let calls: Vec<&[(&str, f64)]> = calls.iter().map(|call| &call[..]).collect();
@@ -344,7 +345,7 @@ fn instructions_that_are_gone_are_named_and_new_ones_are_nothing_against_it() {
 
 #[test]
 fn countings_that_differ_decide_nothing_and_pass_nothing() {
-    // One reading of several is what it was, the others are twice that.
+    // One of several counts is unchanged, the others are twice as large.
     let (exact, mostly) = (flash(&[1000.0]), flash(&[1000.0, 2000.0]));
     assert!(summary_lines(&exact, &mostly).is_empty());
     let reason = why(&exact, &mostly);

@@ -48,7 +48,7 @@ fn the_steady_part_is_neither_warm_up_nor_tail() {
     assert_eq!(part.summary.kernels[0].name, BACKWARD);
     assert_eq!(analysis.whole.kernels.len(), 4);
     assert_eq!(part.summary.copies, []);
-    // Nine pauses between the steps: the host's, but for the microsecond after a launch.
+    // Nine pauses between the steps are the host's, except the microsecond after a launch.
     assert_eq!(part.summary.time.gaps, 9);
     assert_eq!(part.summary.time.idle_ns(), 9 * 60_000);
     assert_eq!(part.summary.time.host_bound_ns, Some(9 * 59_000));
@@ -56,8 +56,8 @@ fn the_steady_part_is_neither_warm_up_nor_tail() {
     assert_eq!(analysis.whole.calls["launches"], 27);
 }
 
-/// A program whose every repetition does what is written: `name@blocks:us` is a kernel, `HtoD:us` a
-/// copy, `pause:us` of the host, `load:number` modules that are loaded.
+/// A program whose repetitions have the written operations: `name@blocks:us` is a kernel, `HtoD:us`
+/// a copy, `pause:us` a pause of the host, `load:number` modules that are loaded.
 fn program(line: &str) -> Trace {
     steps(|writer, _| {
         for word in line.split_whitespace() {
@@ -111,7 +111,7 @@ a@132:20 b@132:20 ; a@132:20 a@132:20 a@132:20 a@132:20 b@132:20 => launches-add
     assert!(late.verdict.reasons[0].starts_with("the program takes"));
 }
 
-/// Causes that stand out in one trace.
+/// The causes found in a single trace.
 fn standing(trace: &Trace) -> Vec<String> {
     let findings = analyse(&trace.recording).findings.into_iter();
     findings.map(|finding| finding.to_string()).collect()
@@ -173,7 +173,7 @@ fn code_that_is_loaded_in_every_step_is_compiled_again() {
     let lengths = |loads: usize| {
         let mut writer = Writer::new();
         for number in 0..24u32 {
-            // In the time of the device, whose second half is looked at.
+            // The second half is that of the device's time.
             writer.host_pauses(0);
             writer.moments(&vec!["module_loads"; loads]);
             writer.kernel(&format!("softmax_{number}"), 132 + number, 80_000);
@@ -296,7 +296,7 @@ fn a_collective_on_the_stream_that_computes_has_lost_its_overlap() {
     let reduced = |shift: u64| {
         let mut trace = program("gemm@132:100 ncclDevKernel_AllReduce@16:60 adamw@132:10");
         let gone = |at: usize| shift * (at as u64 / 3);
-        // Behind the warm-up.
+        // After the warm-up.
         let steps = trace.recording.operations.iter_mut().skip(1);
         for (at, operation) in steps.enumerate() {
             let own = if at % 3 == 0 { 0 } else { shift };

@@ -88,8 +88,8 @@ pub(super) fn wrapped(text: &str, size: f64, bold: bool, room: f64) -> Vec<Strin
     lines
 }
 
-/// Paints the marks on a backend, which draws texts below their place by a given part of their
-/// size.
+/// Paints the marks on a backend. Texts are moved down by `below` times their size, to correct the
+/// backend's alignment.
 fn paint<B: DrawingBackend>(
     backend: &mut B,
     sheet: &Sheet,

@@ -112,7 +112,7 @@ fn members(record: &impl Serialize) -> Vec<(String, String)> {
     members.collect()
 }
 
-/// The threshold of each metric, the cases that may be absent, and what is expected.
+/// The threshold of each metric, the cases that may be absent, and the expectations.
 fn demands(rules: &Rules) -> Vec<(String, String)> {
     let policy = &rules.policy;
     let thresholds = Metric::ALL.into_iter().map(|metric| {

@@ -172,7 +172,7 @@ fn page(context: &PageContext) -> Result<Value, RenderError> {
     })
 }
 
-/// The lists of cases, the first of each with what is known of them.
+/// The lists of cases; the first cases of each have their details.
 fn changes(context: &PageContext) -> Vec<Block> {
     let lists = Lists {
         most: WORST,

@@ -2,12 +2,13 @@
 //!
 //! The format is an object with `traceEvents`: complete events (`X`) with a start and a length in
 //! microseconds, each on a row (`tid`) of a group of rows (`pid`), rows named by metadata (`M`),
-//! ranges from `B` to `E`, arrows from `s` to `f` of one `id`. Events of one row lie within each
-//! other or apart: what overlaps in part gets a row of its own.
-//! Source: "Trace Event Format", by Google, as Perfetto's documentation refers to it.
+//! ranges from `B` to `E`, arrows from `s` to `f` of one `id`. Events of one row are nested or
+//! disjoint, so events that overlap in part need different rows. Source: "Trace Event Format", by
+//! Google, as Perfetto's documentation refers to it.
 //!
-//! Groups are the host of each process, with its launches and the ranges around them, and each GPU
-//! of a process, with a row a stream. A range reaches from its first launch to its last.
+//! There is a group for the host of each process, with its launches and the ranges around them, and
+//! one for each GPU of a process, with a row for each stream. A range extends from its first launch
+//! to its last.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -22,11 +23,11 @@ use regatta_core::record::trace::Trace;
 const LAUNCHES: u64 = 1;
 /// The row of the ranges that a host was in.
 const RANGES: u64 = 2;
-/// Streams have their own number below this one, their further rows this much apart. Perfetto
-/// takes numbers of 32 bits.
+/// A stream's first row has the stream's number, which is below this one. Further rows are this far
+/// apart. Perfetto reads numbers of 32 bits.
 const STREAMS: u64 = 1 << 20;
 
-/// A group and a row of it.
+/// A group, and one of its rows.
 type EventRow = (u64, u64);
 
 /// Nanoseconds as microseconds: below 2^53 ns, 104 days, exact to the nanosecond.
@@ -34,7 +35,7 @@ fn microseconds(ns: u64) -> Value {
     json!(ns as f64 / 1e3)
 }
 
-/// The events that are written.
+/// Writes the events of a trace.
 struct TraceEvents<'a> {
     trace: &'a Trace,
     /// The moment from which times are counted.
@@ -42,12 +43,12 @@ struct TraceEvents<'a> {
     first: bool,
     /// Groups by process: of its host, and of each GPU.
     groups: BTreeMap<(u32, Option<u32>), u64>,
-    /// Rows of a stream, or of a host's launches, with the end of what lies last on each.
+    /// The rows of a stream, or of a host's launches, each with the end of its last event.
     rows: BTreeMap<EventRow, Vec<i64>>,
     out: &'a mut dyn Write,
 }
 
-/// Writes a trace, an event a line. Times are counted from the first event.
+/// Writes a trace, one event on each line. Times are counted from the first event.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -131,7 +132,7 @@ impl TraceEvents<'_> {
         )
     }
 
-    /// The group of a process's host or of its GPU, which is named where it is new.
+    /// The group of a process's host or of its GPU; a new group gets a name.
     fn group(&mut self, process: u32, device: Option<u32>) -> Result<u64, RenderError> {
         let next = self.groups.len() as u64 + 1;
         let group = *self.groups.entry((process, device)).or_insert(next);
@@ -154,8 +155,8 @@ impl TraceEvents<'_> {
         Ok(group)
     }
 
-    /// The row for what is next of a stream or of a host's launches: the first on which nothing
-    /// runs any more. Starts never go back.
+    /// The row for the next event of a stream or of a host's launches: the first row on which no
+    /// event runs any more. Starts must not decrease.
     fn row(
         &mut self,
         (group, number): EventRow,
@@ -198,7 +199,7 @@ impl TraceEvents<'_> {
         members.extend(operation_args(operation).map(|args| ("args", args)));
         self.add("X", &name, row, times.0, members)?;
         if has_arrow(operation) {
-            // The arrow ends at the event around its end, not at the next.
+            // The arrow must end at the enclosing event, not at the next one.
             let end = [
                 ("cat", "launch".into()),
                 ("id", number.into()),
@@ -223,7 +224,7 @@ impl TraceEvents<'_> {
             let path = operation.operator.as_deref();
             let path: Vec<&str> = path.map_or_else(Vec::new, |path| path.split('/').collect());
             let common = open.iter().zip(&path).take_while(|(a, b)| a == b).count();
-            // Ranges without this launch end, those with it begin.
+            // Ranges that do not contain this launch end, and new ones begin.
             for name in open.drain(common..).rev() {
                 self.add("E", name, ranges, until.min(times.0), [])?;
             }
@@ -240,7 +241,7 @@ impl TraceEvents<'_> {
                 self.add("B", name, ranges, times.0, [("cat", "range".into())])?;
             }
             open = path;
-            // One launch of a graph is that of all its nodes.
+            // All nodes of a graph share one launch.
             let row = match last.filter(|(known, _)| known == times) {
                 Some((_, row)) => row,
                 None => {
@@ -274,7 +275,8 @@ impl TraceEvents<'_> {
     }
 }
 
-/// True where an arrow leads to an operation: it needs a launch with a length, before it.
+/// True if an arrow can lead to an operation: it needs a launch with a length, which is not after
+/// the start.
 fn has_arrow(operation: &Recorded) -> bool {
     let launched = operation.launched_ns.zip(operation.launch_ns);
     launched.is_some_and(|(at, _)| at <= operation.start_ns.cast_signed())

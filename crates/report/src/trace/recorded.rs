@@ -1,4 +1,4 @@
-//! A trace as it is shown: what ran, how often, and where the time went.
+//! Shows a trace: its operations, their numbers, and the time by kind.
 
 use crate::RenderError;
 use crate::document::{Block, Document, ListItem, Table, TableRow, Tone};
@@ -10,7 +10,7 @@ use regatta_judge::trace::{Analysis, apart_sentence};
 use regatta_worker::joined::Joined;
 use regatta_worker::units::{Bytes, Digits, Nanoseconds, Share, counted};
 
-/// Kernels that a terminal lists, and those of a page.
+/// The largest numbers of kernels that a terminal and a page list.
 pub(super) const LISTED: [usize; 2] = [20, 60];
 
 /// The table of a trace, at most eighty columns wide.
@@ -26,7 +26,7 @@ pub fn page(trace: &Trace, analysis: &Analysis) -> Result<String, RenderError> {
     document(trace, analysis, LISTED[1]).page()
 }
 
-/// The document, with at most so many kernels.
+/// The document, with at most `most` kernels.
 fn document(trace: &Trace, analysis: &Analysis, most: usize) -> Document {
     let mut body = Vec::new();
     if !analysis.findings.is_empty() {
@@ -86,7 +86,7 @@ fn document(trace: &Trace, analysis: &Analysis, most: usize) -> Document {
     }
 }
 
-/// Findings, a line each.
+/// The findings, one on each line.
 pub(super) fn findings(found: &[Finding]) -> Block {
     let item = |finding: &Finding| {
         let share = finding.share;
@@ -97,7 +97,7 @@ pub(super) fn findings(found: &[Finding]) -> Block {
     Block::List(found.iter().map(item).collect())
 }
 
-/// Facts of the recording, and what it lacks.
+/// Facts about the recording, and its gaps.
 fn facts(trace: &Trace, analysis: &Analysis) -> Vec<String> {
     let recording = &trace.recording;
     let ended = match &trace.header.recorder {
@@ -142,7 +142,7 @@ fn facts(trace: &Trace, analysis: &Analysis) -> Vec<String> {
     facts
 }
 
-/// Tables of kernels and copies; of several repetitions, figures of one.
+/// Tables of kernels and copies, per repetition if there are several.
 fn operations(summary: &Summary, times: f64, most: usize) -> Vec<Block> {
     let time = |ns: u64| Nanoseconds(ns as f64 / times).to_string();
     let [count, total, bytes] = if times > 1.0 {
@@ -228,13 +228,13 @@ fn spent(summary: &Summary, times: f64) -> Vec<String> {
     lines
 }
 
-/// `1 of 132`.
+/// The filled multiprocessors of a launch: `1/132`.
 fn filled(shape: &LaunchShape) -> String {
     let filled = shape.filled();
     filled.map_or(String::new(), |(filled, sms)| format!("{filled}/{sms}"))
 }
 
-/// The grids of a kernel in a line.
+/// The grids of a kernel on one line.
 fn shapes(kernel: &KernelRow) -> String {
     const LISTED_SHAPES: usize = 3;
     let shapes = kernel.shapes.iter().take(LISTED_SHAPES).map(|shape| {

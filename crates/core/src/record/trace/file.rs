@@ -1,4 +1,4 @@
-//! A trace's file: one record a line, each with a checksum.
+//! A trace's file: one record on each line, with a checksum.
 
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
@@ -15,10 +15,10 @@ use crate::record::{RecordError, check_kind};
 /// The ending of a trace's file.
 pub const EXTENSION: &str = "trace";
 
-/// Writes a trace, whole or not at all. What is there is replaced only where `replace`.
+/// Writes a trace atomically. An existing file is replaced only if `replace` is set.
 ///
 /// # Errors
-/// When a file is there, or it cannot be written.
+/// When a file exists and `replace` is not set, or it cannot be written.
 pub fn write(path: &Path, trace: &Trace, replace: bool) -> Result<(), RecordError> {
     let io = |error| RecordError::io(path, error);
     let mut draft = Draft::create(path)?;
@@ -110,7 +110,7 @@ pub fn read(path: &Path) -> Result<Trace, RecordError> {
         let missing = file.damage("its last line is missing".to_owned());
         reader.recording.damage.push((label, missing));
     }
-    // By start, as they are written; a file that was edited may have them otherwise.
+    // Sorted by start, in case the file was edited.
     let recording = reader.finish(usize::MAX);
     Ok(Trace { header, recording })
 }

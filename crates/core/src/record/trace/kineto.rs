@@ -1,5 +1,5 @@
-//! A trace of PyTorch's profiler, `export_chrome_trace`: the Trace ChromeEvent Format, with what
-//! Kineto puts into `args`.
+//! A trace of PyTorch's profiler, `export_chrome_trace`: the Trace ChromeEvent Format, with the
+//! `args` of Kineto.
 //!
 //! Operations of devices have `cat` `kernel`, `gpu_memcpy` or `gpu_memset`, and `args` with
 //! `device`, `stream`, `correlation`, `grid`, `block`, `registers per thread`, `shared memory` or
@@ -22,7 +22,7 @@ use crate::machine::{
     Launch, Operation, Process, Recorded, Recording, TracedGpu, Work, is_operator,
 };
 
-/// The bytes at the start of a file that show its kind: a list of devices stands before the
+/// The number of bytes at the start of a file that show its kind: a list of devices precedes the
 /// events.
 const BEGINNING: u64 = 1 << 16;
 

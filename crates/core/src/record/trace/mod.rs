@@ -1,8 +1,8 @@
 //! Traces: the operations of a program on its GPUs.
 //!
-//! [`raw`] reads what the injected library left in a folder, a file a process;
-//! [`mod@file`] keeps it as one `.trace` file and reads that back; [`kineto`] reads what
-//! PyTorch's profiler wrote.
+//! [`raw`] reads the folder that the injected library wrote, with one file for each process;
+//! [`mod@file`] stores it as one `.trace` file and reads that back; [`kineto`] reads traces of
+//! PyTorch's profiler.
 
 pub mod file;
 pub mod kineto;
