@@ -1,4 +1,4 @@
-"""Inputs that a case may leave out."""
+"""Inputs that a case may leave out, and words that it is given."""
 
 from pathlib import Path
 from typing import Any
@@ -69,4 +69,33 @@ def test_an_input_that_is_left_out_is_none_or_has_its_default(
                 },
             }
             assert error("needs", backward) < 1e-6
+    worker.release()
+
+
+REDUCE = """
+import numpy
+
+def reduce(x: numpy.ndarray, kind):
+    return x.sum(-1) if kind == "sum" else x.max(-1)
+
+def same(x: numpy.ndarray):
+    return x.sum(-1)
+"""
+
+
+def test_a_function_and_its_reference_are_given_the_words_of_axes(tmp_path: Path) -> None:
+    worker = declared.served(tmp_path, REDUCE)
+    exact = declared.reference(tmp_path, REDUCE, "reduce")
+    output = {"name": "y", "shape": [8], "dtype": "f32", "limit": 5e-6}
+    for kind, other in (("sum", "max"), ("max", "sum")):
+        wire = {"inputs": [tensor("x", [8, 16])], "outputs": [output], "words": {"kind": kind}}
+        worker.prepare(asked(tmp_path, "reduce", wire))
+        assert declared.errors(exact, tmp_path, wire, 1)["y"] < 1e-6
+        assert declared.errors(exact, tmp_path, {**wire, "words": {"kind": other}}, 1)["y"] > 0.1
+        with pytest.raises(Failed, match="takes no `kind`, which the operator has"):
+            worker.prepare(asked(tmp_path, "same", wire))
+        request = {"operands": wire, "seed": 1, "results": None}
+        assert exact.compare(request)["errors"].keys() == {"x y"}
+        with pytest.raises(Failed, match="takes no `kind`, which the operator has"):
+            declared.reference(tmp_path, REDUCE, "same").compare(request)
     worker.release()

@@ -27,7 +27,7 @@ const DIFFERENCES: &str = "=";
 const DIFFERENCES_LIMIT: f64 = 1e-4;
 
 /// Checks the reference of each declared operator of a suite on its smallest case of each dtype,
-/// with and without each optional input.
+/// by each axis of words, with and without each optional input.
 ///
 /// # Errors
 /// A reference cannot be started, or the suite has none.
@@ -47,7 +47,7 @@ pub fn check(suite: &Suite, logs: PathBuf) -> Result<Vec<Check>, SetupError> {
     let limit = Duration::from_secs(suite.settings.timeout_s.into());
     let mut processes = Processes::find(names.iter(), suite, None, logs)?.introducing(Some(limit));
     let mut checks = Vec::new();
-    for ((name, _, _, has_backward), (operator, problem)) in smallest {
+    for ((name, _, _, _, has_backward), (operator, problem)) in smallest {
         // Outputs are included, since an input that is added moves no gradient.
         let mut problem = problem.clone();
         if has_backward {
@@ -72,8 +72,15 @@ pub fn check(suite: &Suite, logs: PathBuf) -> Result<Vec<Check>, SetupError> {
     Ok(checks)
 }
 
-/// Operator, dtype, inputs that are left out, and whether there are gradients.
-type Group<'s> = (&'s String, Dtype, Vec<String>, bool);
+/// An operator's name, a dtype, the words, the inputs that are left out, and whether there are
+/// gradients.
+type Group<'s> = (
+    &'s String,
+    Dtype,
+    BTreeMap<String, String>,
+    Vec<String>,
+    bool,
+);
 
 /// The smallest case of each group, for operators with a reference.
 fn smallest(suite: &Suite) -> BTreeMap<Group<'_>, (&Operator, &DeclaredProblem)> {
@@ -94,6 +101,7 @@ fn smallest(suite: &Suite) -> BTreeMap<Group<'_>, (&Operator, &DeclaredProblem)>
             .entry((
                 name,
                 problem.dtype,
+                operator.words(problem),
                 operator.left_out(problem),
                 has_backward,
             ))

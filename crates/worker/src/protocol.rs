@@ -577,6 +577,7 @@ impl Arguments {
         let inputs = operands.inputs.iter().map(|input| input.name.as_str());
         let given: Vec<&str> = inputs
             .chain(operands.scalars.keys().map(String::as_str))
+            .chain(operands.words.keys().map(String::as_str))
             .collect();
         let listed = given.join(", ");
         let all = || self.required.iter().chain(&self.optional);
@@ -587,8 +588,8 @@ impl Arguments {
             .find(|name| !given.contains(&name.as_str()) && !operands.left_out.contains(name))
         {
             return Some(format!(
-                "it takes an argument `{lacking}`, and the operator's inputs and scalars are {listed}: \
-                 give it one of their names, or a default"
+                "it takes an argument `{lacking}`, and the operator's are {listed}: give it one of \
+                 their names, or a default"
             ));
         }
         let inputs = operands.inputs.iter();
@@ -629,8 +630,8 @@ impl Arguments {
             is_needed && !takes(name)
         })?;
         Some(format!(
-            "it takes {all}, and no `{left}`, which is an input or a scalar of the operator: add the \
-             argument, by that name"
+            "it takes {all}, and no `{left}`, which is an argument of the operator: add it, by that \
+             name"
         ))
     }
 }

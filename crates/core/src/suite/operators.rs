@@ -23,7 +23,7 @@ use regatta_worker::operator::{
 #[serde(deny_unknown_fields)]
 pub struct OperatorTable {
     /// The axes in which its problems differ, by name: a whole number is the default, `"required"` has none,
-    /// and a list of words is a choice whose first is the default.
+    /// and a list of words is a choice whose first is the default, and an argument of a call.
     #[serde(default)]
     pub axes: BTreeMap<String, OneOrMore<AxisValue>>,
     /// Types that its tensors may have, the default first; by default f32, f16 and bf16.
@@ -195,13 +195,16 @@ fn declared(
     let mut inputs = BTreeMap::new();
     for (name, written) in table.inputs {
         let input = declared_input(&name, written, scales.contains(&name)).map_err(refused)?;
+        if matches!(axes.get(&name), Some(AxisKind::Words(_))) {
+            return Err(refused((format!("inputs.{name}"), WORDS_NAME.to_owned())));
+        }
         if input.optional && axes.insert(name.clone(), AxisKind::optional()).is_some() {
             let why = "it is an axis of its name, and another has this name: rename one";
             return Err(refused((format!("inputs.{name}.optional"), why.to_owned())));
         }
         inputs.insert(name, input);
     }
-    check_scalars(&table.scalars, &inputs).map_err(refused)?;
+    check_scalars(&table.scalars, &inputs, &axes).map_err(refused)?;
     let mut outputs = Vec::new();
     let mut written = table.outputs;
     for name in document.in_order(&key(at, "outputs"), written.keys()) {
@@ -316,6 +319,7 @@ fn declared_input(
 fn check_scalars(
     scalars: &BTreeMap<String, Expression>,
     inputs: &BTreeMap<String, Input>,
+    axes: &BTreeMap<String, AxisKind>,
 ) -> Result<(), Refusal> {
     for name in scalars.keys() {
         let refused = |why: &str| Err((format!("scalars.{name}"), why.to_owned()));
@@ -324,6 +328,9 @@ fn check_scalars(
         }
         if inputs.contains_key(name) {
             return refused("an input has this name");
+        }
+        if matches!(axes.get(name), Some(AxisKind::Words(_))) {
+            return refused(WORDS_NAME);
         }
     }
     Ok(())
@@ -425,6 +432,8 @@ fn check_formulas(
 
 const NO_ARGUMENT: &str = "this cannot name an argument of a Python function: use letters, digits \
                            and `_`, a letter or `_` first";
+
+const WORDS_NAME: &str = "a call is given the word of the axis of this name: rename one";
 
 /// The extents that a shape lists; a text lists them with commas.
 fn extents(shape: &Shape) -> Vec<Expression> {

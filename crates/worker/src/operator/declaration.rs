@@ -55,7 +55,7 @@ pub struct Operator {
 pub enum AxisKind {
     /// A whole number with its default. `None`: a sweep has to give it.
     Number(Option<u32>),
-    /// One of these words, with the default first.
+    /// One of these words, with the default first; a call is given it by the axis's name.
     Words(Vec<String>),
 }
 
@@ -172,6 +172,18 @@ impl Operator {
         Figures::new(numbers.chain([element]))
     }
 
+    /// The word of each axis of words, which a call is given, except for optional inputs.
+    pub fn words(&self, problem: &DeclaredProblem) -> BTreeMap<String, String> {
+        let is_argument = |name: &String| {
+            matches!(self.axes.get(name), Some(AxisKind::Words(_)))
+                && !self.inputs.contains_key(name)
+        };
+        let words = problem.axes.iter().filter(|(name, _)| is_argument(name));
+        words
+            .map(|(name, word)| (name.clone(), word.to_string()))
+            .collect()
+    }
+
     /// An example problem, with which formulas are checked.
     pub fn example(&self) -> DeclaredProblem {
         let axes = self.axes.iter().map(|(name, kind)| {
@@ -252,6 +264,7 @@ impl Operator {
             }
         }
         let mut operands = Operands {
+            words: self.words(problem),
             left_out: self.left_out(problem),
             ..Operands::default()
         };

@@ -18,6 +18,9 @@ pub struct Operands {
     /// Numbers that are passed to a call, by name.
     #[serde(default)]
     pub scalars: BTreeMap<String, f64>,
+    /// The words that a call is given, by the names of their axes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub words: BTreeMap<String, String>,
     /// The outputs of a call, in the order in which they are returned.
     pub outputs: Vec<OutputTensor>,
     /// Optional inputs that the call leaves out. The argument is `None`, or not passed if it has a

@@ -78,11 +78,12 @@ class OperatorFunction:
         return gradients is not None and not takes.isdisjoint(gradients.given)
 
     def accepted(self, operands: Operands) -> dict[str, Any]:
-        """The scalars of a call, `None` for inputs that it goes without, and its direction where
-        the function names it. Raises Failed where it cannot be called with these operands."""
+        """The scalars and words of a call, `None` for inputs that it goes without, and its
+        direction where the function names it. Raises Failed where it cannot be called with these
+        operands."""
         if not self.computes(operands.gradients):
             operands, _ = operands.halves()
-        given = [one.name for one in operands.inputs] + list(operands.scalars)
+        given = [one.name for one in operands.inputs] + [*operands.scalars, *operands.words]
         takes = {*self.required, *self.optional}
         known = {*given, *operands.left_out}
         if lacking := [name for name in self.required if name not in known]:
@@ -95,11 +96,13 @@ class OperatorFunction:
         direction = {}
         if operands.gradients and "direction" in self.optional:
             direction["direction"] = operands.gradients.direction
-        return {**self.scalars(operands), **self.left_out(operands), **direction}
+        return {**self.scalars(operands), **self.choices(operands), **direction}
 
-    def left_out(self, operands: Operands) -> dict[str, None]:
-        """`None` for each input that a call goes without, where its argument has no default."""
-        return {name: None for name in operands.left_out if name in self.required}
+    def choices(self, operands: Operands) -> dict[str, str | None]:
+        """The words of a call, and `None` for each input that it goes without, where its argument
+        has no default."""
+        left_out = {name: None for name in operands.left_out if name in self.required}
+        return {**operands.words, **left_out}
 
     def scalars(self, operands: Operands) -> dict[str, Any]:
         """The scalars of a call, whole numbers where the function takes an `int`."""

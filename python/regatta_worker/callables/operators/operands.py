@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +96,7 @@ class Operands:
     gradients: Gradients | None = None
     left_out: tuple[str, ...] = ()
     """Inputs that this call goes without."""
+    words: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
     def from_wire(wire: Mapping[str, Any]) -> Operands:
@@ -110,7 +111,8 @@ class Operands:
                 asked["direction"], tuple(asked["by"]), tuple(asked["given"])
             )
             scalars, left_out = dict(wire.get("scalars", {})), tuple(wire.get("left_out", ()))
-            return Operands(inputs, scalars, outputs, gradients, left_out)
+            words = dict(wire.get("words", {}))
+            return Operands(inputs, scalars, outputs, gradients, left_out, words)
         except (KeyError, TypeError) as error:
             raise Failed(f"malformed operands: {type(error).__name__}: {error}") from error
 

@@ -148,8 +148,7 @@ class Reference:
                 one.name: widened(one.drawn(seed + ANOTHER if one.name == redrawn else seed))
                 for one in half.inputs
             }
-            others = {**function.scalars(operands), **function.left_out(operands)}
-            arguments = given | others | dict(changed or {})
+            arguments = given | function.accepted(half) | dict(changed or {})
             try:
                 with np.errstate(all="ignore"), self._loads_nothing(function.where):
                     returned = function.function(**arguments)
