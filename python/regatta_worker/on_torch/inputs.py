@@ -113,11 +113,8 @@ class TorchInputSets(InputSets):
         self._made.make_room({})
 
     def _make(self, number: int) -> Tensors:
-        def fill(tensor: torch.Tensor, name: str, _: int) -> None:
-            self._write({name: tensor}, number)
-
         seed, like = seed_of(self._seed, number), self._tensors.items()
-        return {name: self._made.get(tensor, name, seed, fill) for name, tensor in like}
+        return {name: self._made.get(tensor, name, seed, self._fill) for name, tensor in like}
 
     def _write(self, tensors: Tensors, number: int) -> None:
         for name, tensor in tensors.items():
