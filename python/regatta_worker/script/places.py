@@ -341,15 +341,21 @@ def callee(function: Any) -> str:
     return next((name for name in here if name in names), "" if len(here) != 1 else here[0])
 
 
+WAITS = {"block_until_ready", "device_get", "synchronize"}
+"""Functions that only wait for what another one computes."""
+
+
 def called(node: ast.AST) -> str:
-    """The name of the outermost function that an expression calls."""
+    """The name of the outermost function that an expression calls; where that only waits for what
+    another one computes, of that one."""
+    names = []
     for each in ast.walk(node):
         if isinstance(each, ast.Call):
             function: Any = each.func
             while isinstance(function, (ast.Subscript, ast.Call)):
                 function = function.value if isinstance(function, ast.Subscript) else function.func
-            return str(getattr(function, "attr", "") or getattr(function, "id", ""))
-    return ""
+            names.append(str(getattr(function, "attr", "") or getattr(function, "id", "")))
+    return next((name for name in names if name not in WAITS), names[0] if names else "")
 
 
 def statement(text: str) -> str:
