@@ -542,7 +542,7 @@ UNREADABLE = {
         "bench.py::test_x failed: assert 3 == 4"
     ),
     "import nothing_like_it\ndef test_x(benchmark): pass": (
-        "bench.py cannot be collected: E ModuleNotFoundError: No module named"
+        "ModuleNotFoundError: No module named 'nothing_like_it'. Is it installed for"
     ),
     "def test_x(benchmark): pass": "bench.py: no test called `benchmark`",
 }

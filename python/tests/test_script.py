@@ -188,6 +188,54 @@ def test_calls_are_named_by_function_and_simple_values(tmp_path: Path) -> None:
     ]
 
 
+def test_a_call_that_waits_is_named_by_what_it_waits_for(tmp_path: Path) -> None:
+    script = """
+        import timeit
+
+        class Array:
+            def block_until_ready(self):
+                return self
+
+        def softmax(x):
+            return Array()
+
+        def block_until_ready(x):
+            return x
+
+        x = Array()
+        timeit.timeit(lambda: softmax(x).block_until_ready(), number=1)
+        timeit.timeit(lambda: block_until_ready(softmax(1)), number=1)
+        timeit.timeit("softmax(2).block_until_ready()", number=1, globals=globals())
+        timeit.timeit(lambda: x.block_until_ready(), number=1)
+    """
+    assert names(write(tmp_path, script)) == [
+        "softmax",
+        "softmax.2",
+        "softmax.3",
+        "block_until_ready",
+    ]
+
+
+def test_functions_that_a_script_registers_for_its_end_are_called(tmp_path: Path) -> None:
+    script = """
+        import atexit, timeit
+
+        def bench(size):
+            timeit.timeit(lambda: sorted(range(size)), number=1)
+
+        atexit.register(bench, 8)
+        atexit.register(bench, size=16)
+        atexit.register(lambda: 1 / 0)
+
+        @atexit.register
+        def never():
+            bench(99)
+
+        atexit.unregister(never)
+    """
+    assert names(write(tmp_path, script)) == ["bench.sorted:size=16", "bench.sorted:size=8"]
+
+
 def test_a_list_that_a_loop_runs_over_names_nothing(tmp_path: Path) -> None:
     script = """
         import timeit

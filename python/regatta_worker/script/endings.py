@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import glob
 import importlib.util
 import io
@@ -11,8 +13,11 @@ import re
 import resource
 import stat
 import sys
+import traceback
+from typing import Any
 
-from regatta_worker.script.places import installed_below
+from regatta_worker.protocol.channel import Failed
+from regatta_worker.script.places import installed_below, is_users
 from regatta_worker.serving import is_installed
 
 NO_INPUT = "the script asks for input, but has no input; give it as an argument"
@@ -54,6 +59,37 @@ class Children:
         return "Timers that other processes call are not seen: call them in the script's own. "
 
 
+class Exits:
+    """Functions that the script registers by `atexit`: `os._exit`, which ends it, calls none."""
+
+    def __init__(self) -> None:
+        self._functions: list[functools.partial[object]] = []
+        self._register, self._unregister = atexit.register, atexit.unregister
+        atexit.register = self.register  # type: ignore[assignment]
+        atexit.unregister = self.unregister
+
+    def register(self, function: Any, *arguments: Any, **named: Any) -> Any:
+        frame = sys._getframe(1)
+        if not is_users(frame.f_code.co_filename, frame.f_globals.get("__name__", "")):
+            return self._register(function, *arguments, **named)
+        self._functions.append(functools.partial(function, *arguments, **named))
+        return function
+
+    def unregister(self, function: Any) -> None:
+        self._functions = [each for each in self._functions if each.func != function]
+        self._unregister(function)
+
+    def call(self) -> None:
+        """Calls them, the last first, and the others where one raises, as Python does."""
+        while self._functions:
+            try:
+                self._functions.pop()()
+            except Failed:
+                raise
+            except Exception:
+                traceback.print_exc()
+
+
 def last_printed(beginning: str = r"\s*\S") -> str:
     """The last line in the log of this process that begins so, such as argparse's of a missing
     argument; empty where standard error is not a file."""
@@ -92,8 +128,13 @@ def advised(words: str, error: BaseException, given: NoInput) -> str:
                 f"{words}. If a build makes it in {folder}, as an extension in place, give that "
                 "build to a suite ([build] and this script), which builds a revision, too"
             )
-        return (
-            f"{words}. Is it installed for {sys.executable}? Another Python is named in "
-            f"REGATTA_PYTHON or [environments.default]; a folder in `paths` there"
-        )
+        return f"{words}. {not_installed()}"
     return words
+
+
+def not_installed() -> str:
+    """The fix where a module is not there."""
+    return (
+        f"Is it installed for {sys.executable}? Another Python is named in REGATTA_PYTHON or "
+        f"[environments.default]; a folder in `paths` there"
+    )

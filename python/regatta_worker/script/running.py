@@ -25,7 +25,7 @@ from regatta_worker.exits import announced
 from regatta_worker.protocol import channel
 from regatta_worker.protocol.channel import Failed, Message
 from regatta_worker.script import places
-from regatta_worker.script.endings import Children, NoInput, advised, last_printed
+from regatta_worker.script.endings import Children, Exits, NoInput, advised, last_printed
 from regatta_worker.script.hooks import Hooks
 from regatta_worker.script.places import Place
 from regatta_worker.script.readers import (
@@ -84,7 +84,7 @@ class Script:
     ) -> None:
         self.target, self._requests, self._replies = target, requests, replies
         self.path = os.path.realpath(target.path)
-        self._input, self._children = NoInput(), Children()
+        self._input, self._children, self._exits = NoInput(), Children(), Exits()
         self._session = open_session(self)
         self.hooks = Hooks(self.stop, lambda: self._seed(len(self.calls)))
         self._pending: bytes | None = None
@@ -119,6 +119,7 @@ class Script:
                 self._execute()
                 if not self._seen:
                     self._declared(sys.modules["__main__"])
+                self._exits.call()
         except Failed as error:
             # It says all.
             self.raised = self.declares = True

@@ -21,7 +21,7 @@ from typing import Any
 
 from regatta_worker.protocol.channel import Failed
 from regatta_worker.script import places
-from regatta_worker.script.endings import last_printed
+from regatta_worker.script.endings import last_printed, not_installed
 from regatta_worker.script.timers import Timed
 
 OPTIONS = (
@@ -127,8 +127,9 @@ def run(path: str, arguments: Sequence[str], stop: Stop) -> None:
 
         def pytest_collectreport(self, report: Any) -> None:
             if report.failed:
-                words = report.longreprtext.strip().splitlines()[-1:]
-                failed.append(f"{report.nodeid} cannot be collected: {' '.join(words)[:300]}")
+                words = " ".join(report.longreprtext.strip().splitlines()[-1:])[:300]
+                advice = f". {not_installed()}" if "No module named" in words else ""
+                failed.append(f"{report.nodeid} cannot be collected: {words}{advice}")
 
     code = pytest.main([path, *OPTIONS, *arguments], plugins=[Plugin()])
     if failed:
