@@ -216,6 +216,44 @@ def test_a_call_that_waits_is_named_by_what_it_waits_for(tmp_path: Path) -> None
     ]
 
 
+PERFPLOT = """
+    import time, timeit
+
+    def bench(kernels, data):
+        for kernel in kernels:
+            shortest = 0
+            while shortest <= 10:
+                times = timeit.repeat(stmt=lambda: kernel(*data), repeat=3, number=1,
+                                      timer=time.perf_counter_ns)
+                shortest = min(times)
+            assert all(type(one) is int for one in times)
+            assert 1_000_000 < timeit.Timer(lambda: time.sleep(1e-3), timer=time.time_ns).timeit(1)
+"""
+
+
+def test_a_library_that_times_in_nanoseconds_gets_them_and_names_the_script_s_functions(
+    tmp_path: Path,
+) -> None:
+    script = """
+        import perfplot
+
+        def reverse(values):
+            return values[::-1]
+
+        perfplot.bench([sorted, reverse], [list(range(1000))])
+    """
+    (tmp_path / "site-packages").mkdir()
+    (tmp_path / "site-packages" / "perfplot.py").write_text(textwrap.dedent(PERFPLOT))
+    path = write(
+        tmp_path,
+        f"""
+        import sys
+        sys.path.insert(0, {str(tmp_path / "site-packages")!r})
+    {script}""",
+    )
+    assert names(path) == ["sorted", "sleep", "reverse", "sleep.2"]
+
+
 def test_functions_that_a_script_registers_for_its_end_are_called(tmp_path: Path) -> None:
     script = """
         import atexit, timeit

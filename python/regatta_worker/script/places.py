@@ -338,7 +338,11 @@ def callee(function: Any) -> str:
     here = [called(node.body) for node in nodes if node.lineno == code.co_firstlineno]
     # The one of several in a line whose code has the name.
     names = {*code.co_names, *code.co_freevars}
-    return next((name for name in here if name in names), "" if len(here) != 1 else here[0])
+    name = next((name for name in here if name in names), "" if len(here) != 1 else here[0])
+    if name in code.co_freevars and not is_users(code.co_filename, str(function.__module__)):
+        # A variable of a library, such as perfplot's `kernel`: what it has is the script's.
+        return callee(function.__closure__[code.co_freevars.index(name)].cell_contents)
+    return name
 
 
 WAITS = {"block_until_ready", "device_get", "synchronize"}
