@@ -1,11 +1,13 @@
 //! Libraries that were compiled in a checkout before its sources were edited.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::{Roots, is_code_of_user, is_elf, library_name, root};
+use super::{Roots, installed_in, is_code_of_user, is_elf, library_name, root};
 use crate::files::is_compiled;
 use crate::git;
 
@@ -39,10 +41,11 @@ fn outdated_in(own: &Path, files: &BTreeSet<PathBuf>) -> Option<(PathBuf, PathBu
     Some((library.path, source))
 }
 
-/// A library or program that was compiled in a checkout.
+/// A library or program that was compiled in a checkout, or installed from it.
 struct Library {
     path: PathBuf,
     built: SystemTime,
+    /// True for one that git ignores, or that lies in an environment.
     is_ignored: bool,
     /// Sources that changed after it was compiled, relative to the checkout's root.
     newer: Vec<PathBuf>,
@@ -60,7 +63,9 @@ impl Library {
         let compiled = files.iter().filter(|file| file.starts_with(own));
         let compiled = compiled.filter(|file| is_code_of_user(file) && is_elf(file));
         let compiled: Vec<&PathBuf> = compiled.collect();
-        if compiled.is_empty() {
+        let mut installed = installed_from(own, files);
+        installed.retain(|file| is_elf(file));
+        if compiled.is_empty() && installed.is_empty() {
             return None;
         }
         let mut sources = tracked();
@@ -75,16 +80,52 @@ impl Library {
         };
         let made = compiled
             .into_iter()
-            .filter(|file| ignored.contains(*file) || has_source(file));
+            .filter(|file| ignored.contains(*file) || has_source(file))
+            .chain(&installed);
         let (built, path) = made.filter_map(|file| Some((changed(file)?, file))).max()?;
         sources.retain(|source| changed(&own.join(source)).is_some_and(|time| time > built));
         (!sources.is_empty()).then(|| Library {
             path: path.clone(),
             built,
-            is_ignored: ignored.contains(path),
+            is_ignored: ignored.contains(path) || installed.contains(path),
             newer: sources,
         })
     }
+}
+
+/// Those of these files that pip installed from a folder of this checkout, such as the extensions of
+/// an editable install. `direct_url.json` of a distribution names the folder, `RECORD` its files.
+fn installed_from(own: &Path, files: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
+    let sites: BTreeSet<&Path> = files.iter().filter_map(|file| installed_in(file)).collect();
+    let mut installed = BTreeSet::new();
+    for site in sites {
+        let entries = fs::read_dir(site).into_iter().flatten().flatten();
+        for distribution in entries.map(|entry| entry.path()) {
+            let origin = origin(&distribution).and_then(|folder| fs::canonicalize(folder).ok());
+            if !origin.is_some_and(|folder| folder.starts_with(own)) {
+                continue;
+            }
+            let record = fs::read_to_string(distribution.join("RECORD")).unwrap_or_default();
+            let names = record.lines().filter_map(|line| line.split(',').next());
+            installed.extend(names.map(|name| site.join(name)));
+        }
+    }
+    installed.retain(|file| files.contains(file));
+    installed
+}
+
+/// The folder that a distribution was installed from.
+fn origin(distribution: &Path) -> Option<PathBuf> {
+    let text = fs::read(distribution.join("direct_url.json")).ok()?;
+    let value: serde_json::Value = serde_json::from_slice(&text).ok()?;
+    let mut parts = value["url"].as_str()?.strip_prefix("file://")?.split('%');
+    let mut path = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        let (digits, rest) = part.split_at_checked(2)?;
+        path.push(u8::from_str_radix(digits, 16).ok()?);
+        path.extend(rest.as_bytes());
+    }
+    Some(OsString::from_vec(path).into())
 }
 
 #[cfg(test)]
@@ -173,5 +214,41 @@ mod tests {
         assert_eq!(outdated(), source, "edited since");
         let loaded = BTreeSet::from([at(library), at("head/csrc/k.cu")]);
         assert_eq!(outdated_in(&head, &loaded), None, "compiled in each run");
+    }
+
+    #[test]
+    fn a_library_that_was_installed_from_the_checkout_is_outdated_as_well() {
+        let library = "a b/site-packages/sk/_fast.so";
+        let record = "a b/site-packages/sk-1.0.dist-info/RECORD";
+        let listed = "sk/_fast.so,sha256=x,1\nsk-1.0.dist-info/RECORD,,\n";
+        let (_folder, at) = with_checkouts(&[(library, "\u{7f}ELF"), (record, listed)]);
+        let git = |words: &[&str]| {
+            let words = [&["-c", "user.name=a", "-c", "user.email=a"], words].concat();
+            git::ask(&at("head"), &words).unwrap();
+        };
+        git(&["init", "-q"]);
+        git(&["add", "."]);
+        git(&["commit", "-q", "-m", "one"]);
+        fs::write(at("head/csrc/k.cu"), "three").unwrap();
+        let changed = |name: &str, seconds: u64| {
+            let time = SystemTime::now() + Duration::from_secs(seconds);
+            let file = fs::File::options().append(true).open(at(name)).unwrap();
+            file.set_modified(time).unwrap();
+        };
+        let loaded = BTreeSet::from([at(library)]);
+        let outdated = || outdated_in(&at("head"), &loaded).map(|(_, source)| source);
+        changed("head/csrc/k.cu", 100);
+        assert_eq!(outdated(), None, "installed from an index");
+        let source = Some(PathBuf::from("csrc/k.cu"));
+        for (folder, wanted) in [("base", None), ("head", source)] {
+            let path = at(folder).display().to_string().replace('e', "%65");
+            let url = format!("file://{path}");
+            let url = serde_json::json!({"url": url, "dir_info": {"editable": true}});
+            let file = at("a b/site-packages/sk-1.0.dist-info/direct_url.json");
+            fs::write(file, url.to_string()).unwrap();
+            assert_eq!(outdated(), wanted, "{folder}");
+        }
+        changed(library, 200);
+        assert_eq!(outdated(), None, "installed again");
     }
 }
