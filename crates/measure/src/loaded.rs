@@ -196,7 +196,7 @@ impl Roots {
             return Some(format!(
                 "loaded {}, as the other side did, and {} differs between the two, so both sides may \
                  measure the same code. Have each side build it in its own checkout: unset what \
-                 names a folder for both (CARGO_TARGET_DIR), and give the suite a [build]",
+                 names a folder for both (CARGO_TARGET_DIR, PYTHONPATH), and give the suite a [build]",
                 shown(&file),
                 shown(&source)
             ));
@@ -366,12 +366,23 @@ impl Roots {
         let checked_out = roots.map(|root| root.join(".git"));
         let checked_out = checked_out.iter().filter(|path| path.is_file());
         let checked_out = checked_out.filter_map(|path| changed(path)).max();
-        let libraries = files
-            .iter()
-            .filter(|file| !roots.iter().any(|root| file.starts_with(root)))
-            .filter(|file| is_code_of_user(file) && is_elf(file));
-        libraries
-            .filter(|file| self.is_shared(file))
+        let is_outside = |file: &&PathBuf| !roots.iter().any(|root| file.starts_with(root));
+        let outside: Vec<&PathBuf> = files.iter().filter(is_outside).collect();
+        let mut archived = outside.iter().filter_map(|file| {
+            let name = archived_name(file)?;
+            self.is_shared(file).then_some((*file, name))
+        });
+        let of_both = archived.find_map(|(file, name)| {
+            let mut sources = self.tracked().filter(|source| source.ends_with(&name));
+            let source = sources.find(|source| self.differs(source))?;
+            Some((file.clone(), source.clone()))
+        });
+        if of_both.is_some() {
+            return of_both;
+        }
+        outside
+            .into_iter()
+            .filter(|file| is_code_of_user(file) && is_elf(file) && self.is_shared(file))
             .find_map(|file| {
                 // A cache whose names have checksums of contents has one file for each side.
                 let is_new = checked_out < changed(file) && !file.iter().any(is_digest);
@@ -413,6 +424,15 @@ impl Roots {
             })
         })
     }
+}
+
+/// The name, in its archive, of a module that Python imports from a zip file.
+fn archived_name(path: &Path) -> Option<PathBuf> {
+    if path.exists() {
+        return None;
+    }
+    let archive = path.ancestors().skip(1).find(|path| path.is_file())?;
+    path.strip_prefix(archive).ok().map(Path::to_owned)
 }
 
 /// True for a compiled program or library.
@@ -709,6 +729,24 @@ mod tests {
             let differs = "csrc/k.cu differs between the two";
             assert!(words.contains(differs), "{words}");
         }
+    }
+
+    #[test]
+    fn a_module_in_an_archive_that_both_sides_load_is_of_one_of_them() {
+        let (_folder, at) = with_checkouts(&[("else/z.zip", "PK")]);
+        let objection = |name: &str| {
+            let (base, head) = both_roots(&at);
+            let loaded = BTreeSet::from([at(name)]);
+            assert_eq!(base.objection(&loaded, false), None, "{name}");
+            head.objection(&loaded, false)
+        };
+        assert_eq!(objection("else/z.zip/lib/__init__.py"), None);
+        assert_eq!(objection("else/z.zip/other.py"), None);
+        let words = objection("else/z.zip/lib/a.py").unwrap();
+        assert!(
+            words.contains("src/lib/a.py differs between the two"),
+            "{words}"
+        );
     }
 
     #[test]
