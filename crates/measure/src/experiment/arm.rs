@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use super::setup::Setup;
 use super::{ExperimentError, Listener, MeasureOptions, chain};
+use crate::SetupError;
 use crate::building;
 use crate::git::{Worktree, state_of_checkout};
 use crate::interference;
@@ -184,7 +185,11 @@ impl Arm {
                 processes.end_ahead();
             }
             let may_lack = side == Some(PairSide::Base) && revision.is_some();
-            preflight::check(&suite, &mut processes, &first, may_lack)?
+            let checked = preflight::check(&suite, &mut processes, &first, may_lack);
+            checked.map_err(|error| match revision {
+                None => with_build(&suite, &request.suite, error),
+                Some(_) => error,
+            })?
         };
         for line in unmeasured.iter().map(|why| one_line(why)) {
             request.listener.note(&line);
@@ -457,14 +462,32 @@ fn check_built(suite: &Suite, argument: &str) -> Result<(), ExperimentError> {
     let Some(file) = stale else {
         return Ok(());
     };
-    let words = ["regatta", "build", argument].map(str::to_owned);
     Err(ExperimentError::NotJudged(format!(
         "{} changed after [build] of suite {} made what is measured (nothing was measured); build \
          it:\n  {}",
         file.display(),
         suite.name,
-        shell_command(&words)
+        build_command(argument)
     )))
+}
+
+/// Adds to an error of the checkout's workers the command that makes a file which they may lack:
+/// `[build]` runs automatically for revisions only.
+pub(super) fn with_build(suite: &Suite, argument: &str, error: SetupError) -> SetupError {
+    let makes = suite.build.iter().flat_map(|build| &build.makes);
+    let Some(path) = makes.into_iter().find(|path| !path.exists()) else {
+        return error;
+    };
+    SetupError(format!(
+        "{error}\n[build] of suite {} makes {}, which does not exist; build it:\n  {}",
+        suite.name,
+        path.display(),
+        build_command(argument)
+    ))
+}
+
+fn build_command(argument: &str) -> String {
+    shell_command(&["regatta", "build", argument].map(str::to_owned))
 }
 
 /// The worker that the first block of these cases starts.

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use super::arm::with_build;
 use super::request::{self, MeasureOptions, parse_override};
 use super::{ExperimentError, chain};
 use crate::SetupError;
@@ -33,6 +34,8 @@ use regatta_worker::operator::{Operator, Operators};
 pub struct Setup {
     /// The specs that were requested.
     pub asked: Vec<String>,
+    /// The suite as the command names it.
+    argument: String,
     /// The suite, as measured on this side.
     pub suite: Suite,
     /// The environment of workers that name none.
@@ -73,6 +76,7 @@ impl Setup {
     pub fn here(request: &MeasureOptions) -> Result<Setup, ExperimentError> {
         Ok(Setup {
             asked: vec![Spec::Here.to_string()],
+            argument: request.suite.clone(),
             suite: request.load()?,
             environment: request.environment.clone(),
             ..Setup::default()
@@ -108,7 +112,10 @@ impl Setup {
         };
         self.listed = match started.list(&mut self.suite) {
             Err(_) if self.perhaps_absent.is_some() => return Ok(()),
-            listed => listed?,
+            listed => listed.map_err(|error| match self.revision {
+                None => with_build(&self.suite, &self.argument, error),
+                Some(_) => error,
+            })?,
         };
         let ids: Vec<String> = self.suite.cases.iter().map(ToString::to_string).collect();
         self.suite.keep(filter);
