@@ -1,6 +1,7 @@
 //! The cache folder, which holds files that regatta can create again, and the files of the binary
 //! that are written there.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -16,9 +17,7 @@ use crate::output;
 /// When none of them can be created, or the one in the temporary folder belongs to another user:
 /// files in it are executed.
 pub fn folder() -> io::Result<PathBuf> {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    let home = || variable("HOME").map(|home| Path::new(&home).join(".cache"));
-    let base = variable("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
+    let base = base(|name| std::env::var_os(name));
     if let Some(folder) = base.map(|base| base.join("regatta"))
         && fs::create_dir_all(&folder).is_ok()
     {
@@ -26,6 +25,17 @@ pub fn folder() -> io::Result<PathBuf> {
     }
     // A home that is absent or read-only, as in many CI containers.
     temporary(&std::env::temp_dir())
+}
+
+/// The folder that the user's caches are in. A relative path is ignored, as the XDG base directory
+/// specification demands: workers start in other folders.
+fn base(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let folder = |name| {
+        variable(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")))
 }
 
 fn temporary(folder: &Path) -> io::Result<PathBuf> {
@@ -90,6 +100,22 @@ fn write(folder: &Path, files: &[(impl AsRef<str>, &[u8])]) -> io::Result<()> {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_relative_folder_is_no_cache() {
+        for (cache, home, wanted) in [
+            ("/c", "/h", Some("/c")),
+            ("c", "/h", Some("/h/.cache")),
+            ("", "/h", Some("/h/.cache")),
+            ("c", "h", None),
+        ] {
+            let variable = |name: &str| {
+                let value = if name == "HOME" { home } else { cache };
+                Some(OsString::from(value))
+            };
+            assert_eq!(base(variable), wanted.map(PathBuf::from), "{cache} {home}");
+        }
+    }
 
     #[test]
     fn a_cache_in_the_temporary_folder_is_this_users_alone() {
