@@ -16,13 +16,31 @@ const PREFIX: &str = "regatta-";
 /// removes folders of processes that have ended.
 ///
 /// # Errors
-/// When it cannot be made.
+/// When it cannot be made, or has no space.
 pub fn folder(purpose: &str) -> io::Result<TempDir> {
     static REMOVED: Once = Once::new();
     let place = std::env::temp_dir();
     REMOVED.call_once(|| remove_left(&place, &processes()));
+    make_in(&place, purpose)
+}
+
+fn make_in(place: &Path, purpose: &str) -> io::Result<TempDir> {
     let prefix = format!("{PREFIX}{}-{}-{purpose}-", processes(), std::process::id());
-    Builder::new().prefix(&prefix).tempdir_in(place)
+    let folder = Builder::new().prefix(&prefix).tempdir_in(place);
+    // A folder takes no space: the logs of workers would lack their first line.
+    let folder = folder.and_then(|folder| {
+        let file = folder.path().join("space");
+        fs::write(&file, [0; 4096])?;
+        fs::remove_file(&file).map(|()| folder)
+    });
+    folder.map_err(|error| {
+        let words = "name another folder for temporary files in TMPDIR";
+        let place = place.display();
+        io::Error::new(
+            error.kind(),
+            format!("{place} cannot be written ({}); {words}", error.kind()),
+        )
+    })
 }
 
 /// An id of this boot and container, in which process ids are unique. Another host or container may
@@ -56,6 +74,23 @@ fn remove_left(place: &Path, processes: &str) {
 mod tests {
     use super::*;
     use std::process::Command;
+
+    #[test]
+    fn a_folder_that_cannot_be_written_is_named_with_the_fix() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = make_in(place.path(), "logs").unwrap();
+        assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+        let absent = place.path().join("absent");
+        let error = make_in(&absent, "logs").unwrap_err().to_string();
+        let absent = absent.display();
+        assert_eq!(
+            error,
+            format!(
+                "{absent} cannot be written (entity not found); name another folder for temporary \
+                 files in TMPDIR"
+            )
+        );
+    }
 
     #[test]
     fn folders_of_processes_that_are_gone_are_removed() {
