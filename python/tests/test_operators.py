@@ -258,6 +258,25 @@ def test_a_state_is_restored_before_each_call(worker: Any, tmp_path: Path, sets:
         worker.repeat(3, None, False)
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_lengths_are_drawn_again_until_they_are_others(tmp_path: Path, rows: int) -> None:
+    """Two lengths are in the same order in every second draw, and one length is always the same."""
+    code = """
+import numpy
+
+def mean(x: numpy.ndarray, lengths: numpy.ndarray):
+    return numpy.array([row[:length].mean() for row, length in zip(x, lengths)])
+"""
+    exact = declared.reference(tmp_path, code, "mean")
+    lengths = declared.tensor("lengths", [rows], "lengths", 2, 8, dtype="i32")
+    output = {"name": "y", "shape": [rows], "dtype": "f32", "limit": 5e-6}
+    operands = {"inputs": [declared.tensor("x", [rows, 8]), lengths], "outputs": [output]}
+    for seed in range(8):
+        moved = exact.compare({"operands": operands, "seed": seed, "results": None})["errors"]
+        assert moved.keys() == ({"x y", "lengths y"} if rows > 1 else {"x y"})
+        assert min(error["relative_l2"] for error in moved.values()) > 1e-3
+
+
 def test_a_reference_is_as_sensitive_as_its_formula(tmp_path: Path) -> None:
     def moved(function: str) -> dict[str, float]:
         errors = reference(tmp_path, function).compare({"operands": RMSNORM, "seed": 1})["errors"]

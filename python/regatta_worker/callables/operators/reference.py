@@ -34,6 +34,9 @@ ZERO = 1e-12
 ANOTHER = 1 << 32
 """The distance of a redrawn input's seed from the others'."""
 
+MAX_DRAWS = 32
+"""An input that these draws leave as it was has no other contents."""
+
 
 STEP = 1e-5
 """The change of an input for finite differences, as a part of its size."""
@@ -129,14 +132,10 @@ class Reference:
         }
 
     def computed(
-        self,
-        operands: Operands,
-        seed: int,
-        redrawn: str = "",
-        changed: Mapping[str, Any] | None = None,
+        self, operands: Operands, seed: int, changed: Mapping[str, Any] | None = None
     ) -> dict[str, np.ndarray]:
-        """The results in float64, one input drawn from another seed, or arguments changed."""
-        results = {}
+        """The results in float64, with these arguments changed."""
+        changed, results = changed or {}, {}
         forward, gradients = operands.halves()
         for half, function in ((forward, self._function), (gradients, self._gradients)):
             if not half.outputs:
@@ -144,11 +143,15 @@ class Reference:
             if function is None:
                 name = f"{self._target.function}_gradients"
                 raise Failed(f"{self._target.code} has no function `{name}`")
+            # Copies, as a function may write into its inputs.
             given: dict[str, Any] = {
-                one.name: widened(one.drawn(seed + ANOTHER if one.name == redrawn else seed))
+                one.name: np.array(changed[one.name])
+                if one.name in changed
+                else widened(one.drawn(seed))
                 for one in half.inputs
             }
-            arguments = given | function.accepted(half) | dict(changed or {})
+            others = function.accepted(half)
+            arguments = given | others | {name: changed[name] for name in others if name in changed}
             try:
                 with np.errstate(all="ignore"), self._loads_nothing(function.where):
                     returned = function.function(**arguments)
@@ -201,8 +204,8 @@ class Reference:
         before = self.computed(operands, seed)
         moved: dict[str, dict[str, np.ndarray]] = {}
         for one in operands.inputs:
-            if one.kind != "constant":
-                moved[one.name] = self.computed(operands, seed, one.name)
+            if (again := drawn_again(one, seed)) is not None:
+                moved[one.name] = self.computed(operands, seed, {one.name: widened(again)})
         for name, value in self._function.scalars(operands).items():
             try:
                 moved[name] = self.computed(operands, seed, changed={name: 2 * value})
@@ -236,6 +239,16 @@ class Reference:
 
     def census(self) -> Message:
         raise Failed("this process serves a reference, and runs no code under test")
+
+
+def drawn_again(one: Any, seed: int) -> np.ndarray | None:
+    """Other contents of an input; None where each draw is the same: a constant, one length.
+
+    Two lengths are in the same order in every second draw.
+    """
+    first = one.drawn(seed)
+    draws = (one.drawn(seed + number * ANOTHER) for number in range(1, MAX_DRAWS + 1))
+    return next((again for again in draws if not np.array_equal(again, first)), None)
 
 
 def widened(values: np.ndarray) -> np.ndarray:
