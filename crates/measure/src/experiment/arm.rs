@@ -21,7 +21,6 @@ use crate::machine::{fingerprint, worker_record};
 use crate::preflight::{self, Introduced};
 use crate::schedule::blocks;
 use crate::session::{RunningSide, Session, SessionState, reference_worker};
-use crate::worker::Launcher;
 use crate::workers::Processes;
 use regatta_core::output::{REPORT_FILES, check_writable};
 use regatta_core::record::run_file::{Before, Opening, RunWriter};
@@ -179,11 +178,6 @@ impl Arm {
             mut lacking,
         } = {
             let side = pairing.as_ref().map(|pairing| pairing.side);
-            // Both sides of a pair have forked theirs together.
-            let is_alone = pairing.is_none() && !suite.settings.peak;
-            if is_alone && !processes.start_first(suite.settings.invocations as usize) {
-                processes.end_ahead();
-            }
             let may_lack = side == Some(PairSide::Base) && revision.is_some();
             let checked = preflight::check(&suite, &mut processes, &first, may_lack);
             checked.map_err(|error| match revision {
