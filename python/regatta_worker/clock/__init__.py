@@ -1,1 +1,1 @@
-"""The time of a call: regatta's GPU clock, and the clocks without it."""
+"""Times a call: by regatta's GPU clock, or by other clocks if it is not available."""

@@ -1,4 +1,4 @@
-"""Functions that the interpreter calls beside the code under test: none may stay on."""
+"""Checks that a call leaves no profiling, tracing or monitoring function installed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from regatta_worker.protocol.channel import Failed
 
 _monitoring: Any = getattr(sys, "monitoring", None)
 TOOLS = range(6)
-"""Tools that `sys.monitoring` has, from Python 3.12 on."""
+"""Tool ids of `sys.monitoring`, which Python has from 3.12 on."""
 
 
 def _tools() -> tuple[Any, ...]:
@@ -20,7 +20,7 @@ _before = sys.getprofile(), sys.gettrace(), _tools()
 
 
 def none_left() -> None:
-    """Raises Failed where a call left one on, which would work outside of the times of calls."""
+    """Raises Failed if a call left such a function installed: it would run outside timed calls."""
     if (sys.getprofile(), sys.gettrace(), _tools()) != _before:
         sys.setprofile(_before[0])
         sys.settrace(_before[1])

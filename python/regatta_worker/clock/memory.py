@@ -1,6 +1,6 @@
-"""Resident memory of this process while samples are taken.
+"""Measures the resident memory of this process while samples are taken.
 
-As crates/worker/src/on_processor/memory.rs reads it.
+crates/worker/src/on_processor/memory.rs does the same for workers in Rust.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from typing import Any
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 MIN_GROWTH = 512 * 1024
-"""Least growth that is one: counters of a process lag by 32 pages a core, and an allocator takes
-memory from the system in steps of 132 KiB."""
+"""Smallest increase, in bytes, that counts as growth. A process's counters lag by 32 pages a core,
+and an allocator takes memory from the system in steps of 132 KiB."""
 
 MIN_CALLS = 10
 
 
 def held_bytes() -> int:
-    """Memory of this process that holds no file's contents: arrays, objects, heaps. What is free is
-    given back to the system first."""
+    """Returns the bytes of resident memory that back no file: arrays, objects, heaps. Gives free
+    memory back to the system first."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
     return in_status("RssAnon")
 
 
 def in_status(field: str) -> int:
-    """A size in bytes of proc_pid_status(5); 0 where the kernel does not count it."""
+    """Returns a field of proc_pid_status(5) in bytes; 0 if the kernel does not count it."""
     with contextlib.suppress(OSError):
         lines = Path("/proc/self/status").read_text().splitlines()
         sizes = (line.split()[1] for line in lines if line.startswith(f"{field}:"))
@@ -40,7 +40,7 @@ def in_status(field: str) -> int:
 
 
 class ResidentMemory:
-    """The resident memory of this process; its peak counts from when this was made."""
+    """Tracks the resident memory of this process. The peak counts from the object's creation."""
 
     def __init__(self) -> None:
         self._before: list[int] = []
@@ -51,13 +51,13 @@ class ResidentMemory:
             self._peak_counted = True
 
     def read(self) -> None:
-        """Reads it, before a call."""
+        """Records the current resident memory; to be called before each call."""
         with contextlib.suppress(OSError):
             self._before.append(int(Path("/proc/self/statm").read_text().split()[1]) * PAGE)
 
     def as_reply(self) -> dict[str, Any]:
-        """Members of `measured`: the peak, where the kernel counts it, and growth a call, where it
-        is steady."""
+        """Returns members of `measured`: the peak, if the kernel counts it, and the growth per
+        call, if memory grows steadily."""
         measured: dict[str, Any] = {}
         if self._peak_counted:
             measured["peak_bytes"] = in_status("VmHWM")
@@ -67,9 +67,9 @@ class ResidentMemory:
 
 
 def growth(resident: list[int]) -> float | None:
-    """Growth in bytes a call of these readings, one before each; None unless the median of each
-    quarter lies above that of the one before. A cache that fills up in the first calls does
-    not count."""
+    """Returns the growth in bytes per call, given the `resident` memory before each call. None
+    unless each quarter's median exceeds that of the quarter before it, so that a cache that fills
+    up in the first calls does not count."""
     count = len(resident)
     if count < MIN_CALLS:
         return None

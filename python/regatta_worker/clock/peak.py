@@ -1,7 +1,7 @@
-"""The most that a device reaches, in products of matrices and in copies.
+"""Measures the highest rates of a device, in matrix products and in copies.
 
-A figure on a data sheet is one that nothing reaches; what a library's product of large matrices
-does here and now is one that a kernel can be compared with.
+No program reaches the figures of a data sheet. The rate that a library's product of large matrices
+reaches on this device now is one that a kernel can be compared with.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 from regatta_worker.protocol.channel import Message
 
 SAMPLES = 6
-"""The best counts: what disturbs takes time, and gives none back."""
+"""Samples of each rate. The best one counts: a disturbance can only make a sample slower."""
 
 SAMPLE_S = 0.02
-"""The least time of a sample, so that waiting for the device does not count."""
+"""Target time of a sample in seconds: long enough that waiting for the device is negligible."""
 
 GPU_SIZES, CPU_SIZES = (8192, 1 << 30), (2048, 1 << 28)
-"""Rows and columns of the matrices; bytes of a copy."""
+"""On each kind of device, the side length of the square matrices and the bytes of a copy."""
 
 Call = Callable[[], Any]
 
@@ -33,14 +33,14 @@ def _peak(
     on_gpu: bool,
     how: str,
 ) -> Message:
-    """Fields of `peak`: `tflops` by storage type, on a CPU of float32 alone, and `gbps`.
+    """Returns the fields of `peak`: `tflops` by storage type (on a CPU only float32) and `gbps`.
 
-    A product is of two square matrices: a multiplication and an addition for each element of the
-    result and of a row. A copy reads and writes so many bytes. Each is made, measured, let go.
+    A product of two square matrices takes `2 * side**3` operations. A copy of `size` bytes reads
+    and writes `size` bytes each. Each call's memory is freed before the next call is created.
     """
 
     def fastest(call: Call, amount: float) -> float:
-        """The highest rate, in amounts a second."""
+        """Returns the highest rate of `call` per second, if one call processes `amount`."""
 
         def seconds(calls: int) -> float:
             begin, result = perf_counter(), None
@@ -64,7 +64,7 @@ def _peak(
 
 
 def torch_peak(device: Any, dtypes: Mapping[str, Any]) -> Message:
-    """By `torch.matmul` and a copy."""
+    """Measures the peak with `torch.matmul` and a copy."""
     import torch
 
     def product(dtype: Any, side: int) -> Call:
@@ -85,14 +85,14 @@ def torch_peak(device: Any, dtypes: Mapping[str, Any]) -> Message:
 
 
 def jax_peak(dtypes: Mapping[str, Any], on_gpu: bool) -> Message:
-    """By `jnp.matmul` and a sum, which reads and writes as a copy does."""
+    """Measures the peak with `jnp.matmul` and an addition, which moves as many bytes as a copy."""
     import jax
     import jax.numpy as jnp
 
     def product(dtype: Any, side: int) -> Call:
         keys = jax.random.split(jax.random.key(1))
         a, b = (jax.random.normal(key, (side, side)).astype(dtype) for key in keys)
-        # Named: by itself XLA takes TF32 for float32 on a GPU.
+        # The precision is given because XLA's default for float32 on a GPU is TF32.
         multiply = jax.jit(functools.partial(jnp.matmul, precision="highest"))
         return functools.partial(multiply, a, b)
 

@@ -1,8 +1,8 @@
-"""regatta's GPU clock (`crates/probe/`), called through ctypes.
+"""Calls regatta's GPU clock (`crates/probe/`) through ctypes.
 
-The shared library does the timing; this file only names its functions. The call under
-test is made by Python between `begin` and `end`, while the stream is blocked, so that
-the device passes through start event, work and stop event without waiting for Python.
+The shared library does the timing; this module only binds its functions. Python makes the call
+under test between `begin` and `end`, while the stream is blocked. The device therefore runs the
+start event, the work and the stop event without waiting for Python.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ VARIABLE = "REGATTA_PROBE"
 """Environment variable that names the shared library."""
 
 SYNCHRONISED = 1
-"""Flag of a sample whose call did not return before the stream was released by force."""
+"""Flag of a sample: the stream was released by force because the call had not returned."""
 
 
 class ProbeError(RuntimeError):
-    """The clock's own words."""
+    """An error with the clock's own message."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Times of one call. `host_ns` is the time that Python needed to issue it."""
+    """Times of one call. `host_ns` is the time that Python took to issue it."""
 
     device_ns: float
     host_ns: float | None = None
-    """None where host and device are one."""
+    """None if the host is the device."""
     clock_mhz: float | None = None
     synchronised: bool = False
 
 
 class ProbeLibrary:
-    """The shared library at a path; its functions are `regatta_probe_` and `prefix` and a name."""
+    """The shared library at `path`. Its functions are called `regatta_probe_{prefix}{name}`."""
 
     prefix = ""
     error: type[Exception] = ProbeError
@@ -49,11 +49,11 @@ class ProbeLibrary:
         self.library.regatta_probe_last_error.restype = ctypes.c_char_p
 
     def ask(self, name: str, *arguments: Any) -> None:
-        """Calls a function that returns a status."""
+        """Calls the function `name`, which returns a status; raises `error` if it fails."""
         self.check(getattr(self.library, f"regatta_probe_{self.prefix}{name}")(*arguments))
 
     def check(self, status: int) -> None:
-        """Raises the library's own words where a status is not 0."""
+        """Raises `error` with the library's own message if `status` is not 0."""
         if status != 0:
             words = self.library.regatta_probe_last_error().decode(errors="replace")
             raise self.error(words)
@@ -68,13 +68,13 @@ class Probe(ProbeLibrary):
         self.library.regatta_probe_version.restype = ctypes.c_char_p
         self.version = self.library.regatta_probe_version().decode()
         self.ask("open", ctypes.c_int(ordinal), ctypes.c_void_p(stream), self._byref("handle"))
-        # Looked up and converted once: these two stand around every timed call.
+        # Looked up once, because both run around every timed call.
         self._begin = self.library.regatta_probe_sample_begin
         self._end = self.library.regatta_probe_sample_end
         self._device_ns, self._host_ns = ctypes.c_double(), ctypes.c_double()
         self._clock_mhz, self._flags = ctypes.c_double(), ctypes.c_uint32()
         self._late_ns = ctypes.c_double()
-        """The time after the call's return at which its work was queued."""
+        """Time in ns from the call's return until its work was queued."""
         self._results = tuple(
             self._byref(name) for name in ("device_ns", "host_ns", "clock_mhz", "flags")
         )
@@ -83,12 +83,12 @@ class Probe(ProbeLibrary):
         return ctypes.byref(getattr(self, f"_{name}"))
 
     def sample(self, cold: bool, call: Callable[[], Any], keep: list[Any] | None = None) -> Sample:
-        """One sample of one call, whose result goes into `keep`, or else is dropped: its
-        memory is free again."""
+        """Takes one sample of `call`. The result is appended to `keep`; without `keep` it is
+        dropped, which frees its memory."""
         self._begin_sample(cold)
         try:
-            # Nearer to the call than the library's own reading, which also counts the
-            # way in and out of it.
+            # Measured here, as the library's own reading also includes the time to enter and
+            # leave the library.
             begin = time.perf_counter_ns()
             result = call()
             host_ns = time.perf_counter_ns() - begin
@@ -110,24 +110,24 @@ class Probe(ProbeLibrary):
         self.check(self._begin(self._handle, cold))
 
     def _end_sample(self, result: Any) -> None:
-        """Reads the times of the call with this result, which the device is done with then."""
+        """Ends the sample: waits until the device has computed `result`, and reads the times."""
         self.check(self._end(self._handle, *self._results))
 
 
 def known(value: float) -> float | None:
-    """A figure of the library's, where NaN is one that is not known."""
+    """Returns a figure of the library, or None if it is NaN, which stands for unknown."""
     return None if math.isnan(value) else value
 
 
 _opened: dict[int, Probe | None] = {}
-"""The clock of each stream; None where it cannot be opened."""
+"""The clock of each stream; None if it cannot be opened."""
 
 
 def open_clock(stream: int, ordinal: int = 0) -> Probe | None:
-    """The clock of a stream of one device of the process, or None: not named, or not usable here.
+    """Returns the clock of `stream` on the device `ordinal` of this process.
 
-    Once it could not be opened it is not tried again: what `hello` said about the clock
-    must hold for every later sample.
+    None if `REGATTA_PROBE` names no library or the clock cannot be opened. A failed attempt is
+    not repeated, because the clock that `hello` reported must hold for every later sample.
     """
     path = os.environ.get(VARIABLE)
     if not path:
@@ -136,7 +136,7 @@ def open_clock(stream: int, ordinal: int = 0) -> Probe | None:
         try:
             _opened[stream] = Probe(path, ordinal, stream)
         except (OSError, AttributeError, ProbeError):
-            # Into the worker's log; `hello` tells which clock is used instead.
+            # Goes into the worker's log; `hello` reports which clock is used instead.
             traceback.print_exc()
             _opened[stream] = None
     return _opened[stream]

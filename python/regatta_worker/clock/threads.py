@@ -1,6 +1,6 @@
 """CPU time and waits of each thread of this process in a call (docs/TIMING.md, threads and waits).
 
-As crates/worker/src/on_processor/threads.rs reads them.
+crates/worker/src/on_processor/threads.rs reads the same for workers in Rust.
 """
 
 from __future__ import annotations
@@ -11,48 +11,47 @@ import resource
 import threading
 from dataclasses import dataclass
 
-# Bound here, before the code under test is imported, which may replace them.
+# Bound here, because the code under test, which is imported later, may replace them.
 from os import fstat, listdir, pread, sched_getaffinity, sched_setaffinity
 from time import clock_gettime_ns, process_time_ns
 
 TASKS = "/proc/self/task"
 
 MIN_CPU_NS = 5_000
-"""Least CPU time of a thread that computed in a call. One that wakes up, finds nothing to do and
-sleeps again takes 2 to 4 µs."""
+"""Least CPU time in a call of a thread that counts as computing. A thread that wakes up, finds
+nothing to do and sleeps again takes 2 to 4 µs."""
 
 MIN_PART = 10
-"""The least part of the busiest thread's CPU time, a tenth. Threads that share the work of a call
-have about as much each, however many there are. A timer, a collector or the thread that hands the
-work out and waits for it (10 to 20 µs) has less."""
+"""A thread computes only if it has at least 1/MIN_PART of the busiest thread's CPU time. Threads
+that share the work of a call have about equal CPU times, however many there are. A timer, a
+garbage collector or the thread that hands out work and waits for it (10 to 20 µs) has less."""
 
 
 @dataclass(frozen=True)
 class CallUsage:
-    """The use of the cores in one call; a figure that the kernel does not show is None."""
+    """The use of cores in one call. A figure that the kernel does not report is None."""
 
     cpu_ns: int
-    """CPU time of the process; 0 where its clock does not move."""
+    """CPU time of the process; 0 if its clock does not advance."""
     preempted: int
-    """Times that a core was taken from it."""
+    """Number of times that a thread of the process lost its core involuntarily."""
     page_faults: int = 0
-    """Pages of memory that the system gave it when it touched them first."""
+    """Pages of memory that the process touched for the first time (minor faults)."""
     threads: int | None = None
-    """Threads that computed."""
+    """Number of threads that computed."""
     waited_ns: int | None = None
-    """Time that they were ready and had no core, together."""
+    """Total time in which these threads were ready to run but had no core."""
     missed_thread: bool = False
-    """True where more than a tenth of the CPU time is of no thread that counts, as of one that
-    began and ended within the call."""
+    """True if at least a tenth of the CPU time, and at least `MIN_CPU_NS`, belongs to no thread
+    that computed, for example to one that began and ended within the call."""
     own_cpu_ns: int = 0
     """CPU time of the calling thread."""
 
     def device_ns(self, wall_ns: int) -> float:
-        """The time of the call by a clock on the wall, without the waits for a core where it ran
-        on one thread.
+        """Returns the wall time of the call, less the waits for a core if it ran on one thread.
 
-        No less than the thread's CPU time: a wait between two readings of different clocks would
-        be taken out of a time that it is not in.
+        The result is at least the thread's CPU time: a wait that falls between the readings of two
+        clocks would otherwise be subtracted from a time that does not include it.
         """
         if self.threads != 1 or self.waited_ns is None or self.missed_thread:
             return float(wall_ns)
@@ -60,11 +59,11 @@ class CallUsage:
 
 
 class _Thread:
-    """One thread, as it was when a call began."""
+    """One thread and its figures at the beginning of a call."""
 
     def __init__(self, number: int, waits_shown: bool) -> None:
-        # The clock of a thread by its id, as `MAKE_THREAD_CPUCLOCK` of Linux has it. It is exact
-        # for a thread that runs, for which schedstat lags by a tick of the scheduler.
+        # The CPU clock of the thread with this id, as Linux's `MAKE_THREAD_CPUCLOCK` forms it. It
+        # is exact for a running thread, whose schedstat lags by up to a scheduler tick.
         self.clock = ~number << 3 | 6
         self.cpu_ns = 0
         self.waited_ns: int | None = 0
@@ -74,14 +73,15 @@ class _Thread:
                 self._schedstat = os.open(f"{TASKS}/{number}/schedstat", os.O_RDONLY)
 
     def cpu_now(self) -> int | None:
-        """The CPU time; None where the thread has ended."""
+        """Returns the CPU time in ns; None if the thread has ended."""
         try:
             return clock_gettime_ns(self.clock)
         except OSError:
             return None
 
     def figure(self, place: int) -> int | None:
-        """CPU time, time ready without a core, or number of times on a core."""
+        """Returns the schedstat field at `place`: 0 is the CPU time, 1 the time ready without a
+        core, 2 the number of times on a core. None if it cannot be read."""
         if self._schedstat is None:
             return None
         try:
@@ -99,7 +99,7 @@ class _Thread:
 
 
 class Threads(contextlib.AbstractContextManager["Threads"]):
-    """The threads of this process, read before and after each call of the thread that made this.
+    """Reads all threads of this process before and after each call of the creating thread.
 
     Descriptors stay open until the end, and threads are listed again only when their number
     changes: a sample takes 13 µs for one thread, 17 µs for two, 250 µs for 64.
@@ -110,10 +110,10 @@ class Threads(contextlib.AbstractContextManager["Threads"]):
         with contextlib.suppress(OSError):
             self._folder = os.open(TASKS, os.O_RDONLY | os.O_DIRECTORY)
         self._links = 0
-        """Links of the folder when threads were listed, which rise and fall with their number."""
+        """Link count of the folder when threads were listed; it changes with their number."""
         self._own_number = threading.get_native_id()
         self._own = _Thread(self._own_number, True)
-        # Without `CONFIG_SCHED_INFO` each figure is 0, also how often it was on a core.
+        # Without `CONFIG_SCHED_INFO` every figure is 0, even the number of times on a core.
         self._waits_shown = bool(self._own.figure(2))
         if not self._waits_shown:
             self._own.close()
@@ -127,8 +127,8 @@ class Threads(contextlib.AbstractContextManager["Threads"]):
             os.close(self._folder)
 
     def _list(self) -> None:
-        """Lists the threads again where their number has changed. A new one has no CPU time and no
-        waits before."""
+        """Lists the threads again if their number has changed. A new thread starts with zero CPU
+        time and waits."""
         if self._folder is None or (links := fstat(self._folder).st_nlink) == self._links:
             return
         numbers = {int(name) for name in listdir(TASKS)} - {self._own_number}
@@ -139,7 +139,7 @@ class Threads(contextlib.AbstractContextManager["Threads"]):
         self._links = links
 
     def begin(self) -> None:
-        """Reads all, right before a call; the process and the calling thread last."""
+        """Reads all figures right before a call; the calling thread and the process last."""
         self._list()
         for number, thread in list(self._others.items()):
             thread.waited_ns = thread.waited_now()
@@ -153,7 +153,7 @@ class Threads(contextlib.AbstractContextManager["Threads"]):
         self._process_ns = process_time_ns()
 
     def end(self) -> CallUsage:
-        """Reads all right after the call, the process and the calling thread first."""
+        """Reads all figures right after the call; the process and the calling thread first."""
         cpu_ns = process_time_ns() - self._process_ns
         own_ns, own_waited_ns = self._own.cpu_now(), self._own.waited_now()
         counts = _preemptions_and_faults()
@@ -170,7 +170,8 @@ class Threads(contextlib.AbstractContextManager["Threads"]):
                 computed.append((now_ns - thread.cpu_ns, waited_ns))
         least_ns = max(MIN_CPU_NS, max(ns for ns, _ in computed) // MIN_PART)
         computed = [(ns, waited_ns) for ns, waited_ns in computed if ns >= least_ns]
-        # The calling thread began the work of a single other, and waited for it.
+        # If one other thread did the work, the calling thread, which started it and waited for
+        # it, counts too.
         if len(computed) < 2 and own[0] < least_ns:
             computed.append(own)
 
@@ -188,11 +189,11 @@ class Threads(contextlib.AbstractContextManager["Threads"]):
 
 
 class OneCore(contextlib.AbstractContextManager["OneCore"]):
-    """Keeps the calling thread on one core while its calls run on this thread alone.
+    """Keeps the calling thread on one core while calls run on this thread alone.
 
-    Two processes that take turns then share a core, and with it its clock and its neighbours:
-    cores of one machine differ by a fifth and more. Threads that exist are left where they are. A
-    call that uses another thread ends it, as new threads would begin on that core.
+    Two processes that take turns then share a core, and so its clock and its neighbours: cores
+    of one machine differ by a fifth and more. Other existing threads are not moved. A call that
+    uses another thread ends the pinning, as new threads would start on that core.
     """
 
     def __init__(self, core: int | None) -> None:
@@ -201,18 +202,18 @@ class OneCore(contextlib.AbstractContextManager["OneCore"]):
         self.pinned: int | None = None
 
     def saw(self, usage: CallUsage) -> None:
-        """Takes in what a call used."""
+        """Ends the pinning if the call with this `usage` used more than the calling thread."""
         self._on_one_thread = usage.threads == 1 and not usage.missed_thread
         if not self._on_one_thread:
             self._release()
 
     def begin(self) -> None:
-        """Pins the thread, if the last call ran on it alone."""
+        """Pins the thread if the last call ran on it alone."""
         if self._on_one_thread:
             self.pin()
 
     def pin(self) -> None:
-        """Pins the thread, whose calls are known to run on it alone."""
+        """Pins the thread. The caller knows that calls run on it alone."""
         if self._core in self._before:
             with contextlib.suppress(OSError):
                 sched_setaffinity(0, {self._core})
@@ -228,9 +229,9 @@ class OneCore(contextlib.AbstractContextManager["OneCore"]):
 
 
 def usage_lists(usages: list[CallUsage]) -> dict[str, list[int]]:
-    """Members of `measured` with an entry a call, those that are known of each."""
+    """Returns members of `measured` with one entry per call, if known for every call."""
     names = ["cpu_ns", "preempted", "page_faults"] if all(usage.cpu_ns for usage in usages) else []
-    # A thread that was missed in one call of ten changes no median.
+    # A thread missed in at most one call of ten does not change the median.
     if 10 * sum(usage.missed_thread for usage in usages) <= len(usages):
         names += ["threads", "waited_ns"]
     lists = {name: [getattr(usage, name) for usage in usages] for name in names}

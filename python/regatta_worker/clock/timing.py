@@ -1,9 +1,9 @@
 """The measure loop: each sample is one call, with the device idle before it.
 
-Three clocks, best first. Where `REGATTA_PROBE` names regatta's GPU clock, a stream that
-torch shows us is timed by its own clock on a blocked stream (and JAX's by the same one, in
-on_jax.py); without it by plain events; everything else by the host's monotonic clock
-around call and wait.
+There are three clocks, the best first. If torch exposes the stream, regatta's GPU clock times it
+on a blocked stream, provided that `REGATTA_PROBE` names the clock's library (on_jax.py uses the
+same clock for JAX); without the library, plain CUDA events do. The host's monotonic clock around
+call and wait times everything else.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from regatta_worker.protocol import channel
 from regatta_worker.protocol.channel import Unsupported, required
 
 MIN_FLUSH_BYTES = 256 << 20
-"""Smallest flush on a GPU. 256 MiB read and written keep an H200 busy for about
-0.1 ms, which is what the host needs to issue most calls behind it."""
+"""Smallest flush on a GPU, in bytes. Reading and writing 256 MiB keeps an H200 busy for about
+0.1 ms, in which the host can issue most calls."""
 
 
 SHOWING = 10
-"""Samples that a budget leaves where the fastest ones leave time for them."""
+"""Samples taken even past the budget, if as many samples of the fastest time would fit into it."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ class Plan:
     cold: bool
     graph: bool = False
     core: int | None = None
-    """The core to take samples on, of a call that runs on one thread; None: any."""
+    """The core on which a call that runs on one thread is sampled; None: any core."""
     pause_every: int = 0
-    """Samples after which the process pauses, for the other side of a pair; 0: it never does."""
+    """Samples between pauses, in which the other side of a pair runs; 0: no pauses."""
     agreed: Callable[[bool], bool] = bool
-    """Decides whether a sample is the last; given this process's own answer."""
+    """Decides whether a sample is the last, given this process's own answer."""
 
     @staticmethod
     def from_wire(request: dict[str, Any]) -> Plan:
@@ -72,12 +72,12 @@ class Plan:
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[], bool] = lambda: False,
     ) -> Iterator[bool]:
-        """For each sample to take, once its inputs are in place, whether it is the last.
+        """Yields once for each sample, with its inputs in place; the value is True for the last.
 
-        That is the one that makes them enough, or the first to begin after the budget was
-        spent. The time in which inputs change is not of the budget. `SHOWING` samples are taken
-        where so many of the fastest leave time: a call that is slow now and then must not end
-        the budget before that shows. `pause` tells whether the turn after it is the last.
+        The last sample is the one that completes the number of samples, or the first to begin
+        after the budget was spent. Changing inputs does not use the budget. `SHOWING` samples are
+        taken if that many of the fastest fit the budget: a call that is occasionally slow must
+        not use it up first. `pause` returns True if the turn that follows it is the last.
         """
         most, spent_s, fastest_s = max(self.samples, self.min_samples), 0.0, math.inf
         in_last_turn = False
@@ -99,19 +99,19 @@ class Plan:
 
 
 OPERATIONS = 15
-"""The operations of one reference: with torch together about as long as the issue of a call."""
+"""Operations in one reference. With torch they take about as long as issuing a call."""
 
 
 class HostReference:
-    """The time of constant work on the host, taken right after each sample.
+    """Times constant work on the host right after each sample.
 
-    The same call may take one process twice as much of the host's time as another, because the
-    core itself is slower or faster. The ratio to work of the same kind, the framework's
-    dispatcher, varies less (docs/EVIDENCE.md).
+    The same call may take twice as much host time in one process as in another, because the core
+    itself is slower or faster. The ratio to work of the same kind, in the framework's dispatcher,
+    varies less (docs/EVIDENCE.md).
 
-    The operations are timed once the device is done, and `wait` has the device done again. They
-    leave nothing behind: each result is dropped before the next, so that they bring no collection
-    of garbage nearer, and one that is due waits until their time has been read.
+    The operations are timed once the device is idle; `wait` then waits until it is idle again.
+    Each result is dropped before the next operation, so that they do not bring a garbage
+    collection nearer. A collection that is due waits until their time has been read.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class HostReference:
         self._wait()
 
     def take(self) -> None:
-        """Times the operations, for the sample that has just ended."""
+        """Times the operations once, for the sample that has just ended."""
         collects = gc.isenabled()
         gc.disable()
         try:
@@ -137,7 +137,7 @@ class HostReference:
 
 
 def torch_reference() -> HostReference:
-    """Additions of four elements on the CPU, through torch's dispatcher, each with a new result."""
+    """Additions of four elements on the CPU, each through torch's dispatcher with a new result."""
     import torch
 
     four, add = torch.ones(4, dtype=torch.float32, device="cpu"), torch.add
@@ -152,8 +152,8 @@ def torch_reference() -> HostReference:
 def autograd_reference() -> HostReference:
     """A gradient of four elements on the GPU, through torch's autograd.
 
-    Autograd runs on a thread of its own for each GPU, which wakes up for each call. How long that
-    takes differs between processes, and not in proportion to work on the calling thread.
+    Autograd has one thread for each GPU, which wakes up for each call. The time to wake up differs
+    between processes, and not in proportion to work on the calling thread.
     """
     import torch
 
@@ -165,7 +165,7 @@ def autograd_reference() -> HostReference:
 
 
 def flush_bytes(cache_bytes: int | None) -> int:
-    """Bytes to write so that nothing of a GPU's last-level cache survives."""
+    """Returns the bytes to write in order to evict all of a GPU's last-level cache."""
     return max(2 * (cache_bytes or 0), MIN_FLUSH_BYTES)
 
 
@@ -177,11 +177,11 @@ def take_samples(
     on_torch: bool = False,
     resumed: Callable[[], Any] = lambda: None,
 ) -> dict[str, Any]:
-    """Members of `measured` with an entry a sample, and `peak_bytes` where the call is `on_torch`.
+    """Returns members of `measured` with one entry per sample; also `peak_bytes` if `on_torch`.
 
-    `sample` makes the call, whose results go into its argument; `inputs` drops them, as their
-    memory must be free again before the next. `host` is timed after each: on torch its
-    dispatcher's where none is given. `resumed` is called after each pause.
+    `sample` makes the call and appends its results to its argument; `inputs` drops them, because
+    their memory must be free before the next call. `host` is timed after each sample; on torch it
+    defaults to `torch_reference()`. `resumed` is called after each pause.
     """
     samples, peak = list[Sample](), 0
     if on_torch:
@@ -193,7 +193,7 @@ def take_samples(
         return last
 
     for last in plan.rounds(inputs, pause=pause):
-        # The changing of inputs, which takes memory too, is over.
+        # The inputs have changed, which takes memory that the call's peak must not include.
         if on_torch:
             reset_peak_bytes()
         samples.append(sample(inputs.kept))
@@ -229,16 +229,16 @@ def measure_wall(
     host: HostReference | None = None,
     untimed: Callable[[], Any] | None = None,
 ) -> dict[str, Any]:
-    """Times call and wait by the host's monotonic clock; `before` precedes each, untimed.
-    `untimed` is a call for warming up, by default `call`.
+    """Times `call` and `wait` by the host's monotonic clock; `before` runs untimed before each.
+    `untimed` is the call that warms up, by default `call`.
 
-    With `gpu` the device works apart from the host behind a stream that the library
-    hides: `device_ns` is then the time from issuing the call until it is done, launch
-    latency included, and `host_ns` the time until the call returned, beside which
-    `host` is timed. Without, host and device are one and `host_ns` stays empty. CPU time,
-    threads and their waits for a core are then reported beside each time, a call on one
-    thread is timed without its waits (`threads`) and on one core where the plan names it, and
-    resident memory stands in for a device's.
+    With `gpu`, the device works asynchronously on a stream that the library hides. `device_ns` is
+    then the time from issuing the call until it is done, launch latency included. `host_ns` is the
+    time until the call returned, and `host` is timed after each sample.
+
+    Without `gpu`, the host is the device and `host_ns` stays empty. Each time then comes with CPU
+    time, threads and their waits for a core. A call on one thread is timed without its waits
+    (`threads`), on `plan.core` if that is set. Resident memory replaces the device's memory.
     """
     if plan.graph:
         raise Unsupported(
@@ -267,7 +267,7 @@ def measure_wall(
         return Sample(usages[-1].device_ns(wall_ns))
 
     def resumed() -> None:
-        # The other side has used the caches: one call fills them again, untimed.
+        # The other side has replaced the contents of caches: one untimed call fills them again.
         if not gpu:
             wait((untimed or call)())
 
@@ -293,7 +293,7 @@ def measure_wall(
 
 
 def stream_clock() -> Probe | None:
-    """regatta's clock on torch's current stream, where it can be had."""
+    """Returns regatta's clock on torch's current stream; None if it is not available."""
     import torch
 
     stream = torch.cuda.current_stream()
@@ -312,12 +312,12 @@ def measure_cuda(
     *,
     by_autograd: bool = False,
 ) -> dict[str, Any]:
-    """Times the call, or a CUDA graph of it, on torch's current stream after the warm-up: as
-    `take` does, by default blocked, or else by plain events. A call `by_autograd` has a
-    reference of its kind."""
+    """Times the call, or a CUDA graph of it, on torch's current stream after the warm-up. `take`
+    does the timing; by default regatta's clock on a blocked stream does, or else plain events. If
+    `by_autograd`, the host reference uses autograd too."""
     of_autograd = None
     if by_autograd and not plan.graph:
-        # Before the first call, as autograd's thread lets go of a call's gradients when it likes.
+        # Before the first call: autograd's thread frees a call's gradients at an unknown time.
         before = requested_bytes()
         of_autograd = autograd_reference()
         inputs.held_bytes += requested_bytes() - before
@@ -340,18 +340,18 @@ def _measure_on_stream(
     inputs: Inputs,
     host: HostReference | None,
 ) -> dict[str, Any]:
-    """Samples: blocked where there is a clock, or else by plain events."""
+    """Takes samples on a blocked stream if there is a clock, or else by plain events."""
     blocked = stream_clock()
     if blocked is None:
         return measure_events(call, plan, gpu, inputs, host=host)
-    # A call that waits for the device waits for the block, which ends by
-    # force after 50 ms: those would be the host's time in each sample.
+    # A call that waits for the device also waits for the block, which ends by force after
+    # 50 ms. Each sample's host time would then be those 50 ms.
     if not blocked.sample(plan.cold, call).synchronised:
         sample = functools.partial(blocked.sample, plan.cold, call)
         return take_samples(plan, inputs, sample, host, on_torch=True)
     print("the call waits for the device: timed by plain events, not on a blocked stream")
     with OneCore(plan.core) as core:
-        # The host's times are in the call's, and differ from core to core.
+        # The call's time now includes host time, which differs from core to core.
         core.pin()
         measured = measure_events(call, plan, gpu, inputs, host=host)
         if core.pinned is not None:
@@ -360,17 +360,17 @@ def _measure_on_stream(
 
 
 def captured(call: Callable[[], Any]) -> tuple[Callable[[], None], Any, int]:
-    """Replays a CUDA graph of the call on whichever stream is current then; where each replay
-    leaves its results; and what the allocator counts for these, which a call's own are not counted
-    for once it has been made.
+    """Captures the call into a CUDA graph. Returns a function that replays it on the stream that is
+    current then, the results that each replay overwrites, and the bytes that the allocator counts
+    for these: the results of a plain call no longer count once they are dropped.
 
-    Through torch, whose allocator must know of the capture: memory that the call takes
-    while it is captured belongs to the graph.
+    torch makes the capture because its allocator must know of it: memory that the call allocates
+    during the capture belongs to the graph.
     """
     import torch
 
-    # A first call on a stream of its own, as torch asks for: libraries set up their
-    # handles for each stream, which is not allowed in a capture.
+    # A first call on the same side stream, as torch requires: libraries set up handles for
+    # each stream, which is not allowed in a capture.
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     graph = torch.cuda.CUDAGraph()
@@ -379,7 +379,7 @@ def captured(call: Callable[[], Any]) -> tuple[Callable[[], None], Any, int]:
             call()
         torch.cuda.current_stream().wait_stream(side)
         with torch.cuda.graph(graph, stream=side):
-            # In here, since what is garbage is collected on the way in.
+            # Read inside, because entering the block collects garbage.
             before = requested_bytes()
             results = call()
         held_bytes = requested_bytes() - before
@@ -394,13 +394,13 @@ def captured(call: Callable[[], Any]) -> tuple[Callable[[], None], Any, int]:
 
 
 def requested_bytes(when: str = "current") -> int:
-    """The bytes asked of torch's allocator, now or at the `peak`: not the size of blocks that
-    it found, which depends on what lay there before."""
+    """Returns the bytes requested from torch's allocator, now or at the `peak`. The size of the
+    blocks that it gave is not used, as that depends on earlier allocations."""
     import torch
 
-    # As it is nested: to flatten it takes a third of a millisecond of each sample.
+    # The nested form, because flattening it takes a third of a millisecond per sample.
     stats = torch.cuda.memory_stats_as_nested_dict()
-    # torch 1 counts blocks alone; before its first allocation there is nothing to count.
+    # torch 1 counts only blocks; before the first allocation it has no counts.
     found = stats.get("requested_bytes") or stats.get("allocated_bytes")
     return int(found["all"][when]) if found else 0
 
@@ -419,21 +419,21 @@ def measure_events(
     before: Callable[[], None] = lambda: None,
     host: HostReference | None = None,
 ) -> dict[str, Any]:
-    """Samples by two events on torch's current stream, after the warm-up.
+    """Takes samples by two events on torch's current stream, after the warm-up.
 
-    The flush also hides the launch latency: while the device is still writing, the host
-    queues start event, call and stop event, so that the device passes from one to the
-    other without waiting for the host. That holds for as long as the flush takes; a call
-    that needs longer to issue (backward through autograd on a small problem), and any
-    hot sample, shows the host's time in part. `before` stands between flush and start
-    event; where it waits for the device, nothing is hidden, and all of the host's time shows.
+    The flush also hides the launch latency: while the device is still writing, the host queues
+    start event, call and stop event, so that the device runs them without waiting for the host.
+    That holds only for the duration of the flush. A call that takes longer to issue (backward
+    through autograd on a small problem), and any hot sample, includes part of the host's time.
+    `before` runs between flush and start event. If it waits for the device, nothing is hidden,
+    and the samples include all of the host's time.
     """
     import torch
 
     size = flush_bytes(gpu.l2_bytes()) if plan.cold else 0
     flush = torch.randint(0, 256, (size,), dtype=torch.uint8, device="cuda").bitwise_not_()
     start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    # Events are created when first recorded: not inside a sample.
+    # CUDA creates an event when it is first recorded, which must not happen inside a sample.
     start.record()
     stop.record()
     inputs.held_bytes += flush.numel()
@@ -441,8 +441,8 @@ def measure_events(
     def sample(keep: list[Any]) -> Sample:
         torch.cuda.synchronize()
         if plan.cold:
-            # Random bytes read, inverted and written: a fill with zeros can be done
-            # without moving the data, on a device that compresses its memory.
+            # Reads, inverts and writes random bytes: a device that compresses its memory can
+            # fill with zeros without moving data.
             flush.bitwise_not_()
         before()
         start.record()
