@@ -1,1 +1,1 @@
-"""The work of the device and the library in a call, apart from any timing."""
+"""Counts the work of the device and of the library in a call, outside of any timing."""

@@ -1,6 +1,6 @@
-"""Facts of one untimed call of a function of NumPy arrays: memory, operations, values.
+"""Gathers facts of one untimed call of a function of NumPy arrays: memory, operations, values.
 
-They are evidence for causes, and no case fails by them.
+They are evidence for causes of a change; they never make a case fail.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ Arrays = Sequence[np.ndarray]
 def count_arrays(
     function: Callable[..., Any], arguments: Arrays
 ) -> tuple[dict[str, int], dict[str, str]]:
-    """Counts of one steady call by name, and why others are not known."""
+    """Returns counts of one steady call by name, and the reasons for missing counts by name."""
     counts = count_memory(lambda: function(*arguments))
     counts |= _numba_allocations(function, arguments)
     try:
         first, second = (_recorded(function, arguments) for _ in range(2))
     except Exception as error:
-        # A function may refuse a subclass of its arrays; the case does not fail by it.
+        # A function may reject a subclass of NumPy's arrays, which must not fail the case.
         words = f"{type(error).__name__}: {error}".splitlines()[0]
         return counts, {"array_operations": words}
     if first != second:
@@ -39,13 +39,13 @@ def count_arrays(
 
 
 def _numba_allocations(function: Callable[..., Any], arguments: Arrays) -> dict[str, int]:
-    """Allocations of compiled code in a call, where numba is loaded and counts them."""
+    """Returns the allocations of compiled code in a call, if numba is loaded and counts them."""
     runtime = sys.modules.get(NUMBA_COUNTS.module)
     try:
         stats: Any = runtime and getattr(runtime, NUMBA_COUNTS.name)
         if stats is None:
             return {}
-        # Since 0.58 they are counted only where that is switched on.
+        # Since numba 0.58, allocations are counted only after this is enabled.
         enabled = stats.memsys_stats_enabled()
         stats.memsys_enable_stats()
         try:
@@ -62,14 +62,14 @@ def _numba_allocations(function: Callable[..., Any], arguments: Arrays) -> dict[
 
 @dataclass
 class _Record:
-    """Figures of the operations of a call: those of NumPy's ufuncs and functions that its arguments
-    went into, or what became of them."""
+    """Figures of a call's operations: NumPy ufuncs and functions whose operands are the call's
+    arguments, or derive from them."""
 
     array_operations: int = 0
     wider_results: int = 0
-    """Results in a wider floating type than any argument of the call has."""
+    """Results whose floating type is wider than that of every argument of the call."""
     denormal_values: int = 0
-    """In arguments and results: numbers between 0 and the least normal one."""
+    """Denormals in arguments and results: absolute values between 0 and the smallest normal."""
 
     def operation(self, results: Any, widest: int) -> None:
         self.array_operations += 1
@@ -85,14 +85,14 @@ class _Record:
 
 
 class _Depth(threading.local):
-    """The number of NumPy's functions that a thread is in."""
+    """Nesting depth of NumPy functions in the current thread."""
 
     value = 0
 
 
 def _recorded(function: Callable[..., Any], arguments: Arrays) -> _Record:
-    """The figures of a call, by a subclass of NumPy's arrays; a call may use it in several threads
-    at once."""
+    """Returns the figures of a call whose arguments are recording subclasses of NumPy's arrays. The
+    call may use them in several threads at once."""
     record, lock, depth = _Record(), threading.Lock(), _Depth()
     widest = max(array.dtype.itemsize for array in arguments)
 
@@ -128,9 +128,9 @@ def _recorded(function: Callable[..., Any], arguments: Arrays) -> _Record:
             finally:
                 depth.value -= 1
             if not depth.value:
-                # Memory alone has no values yet.
+                # The memory of `empty_like` holds no values yet.
                 operation(() if function is np.empty_like else results)
-            # Some, as `np.concatenate`, give a plain array of recorded ones.
+            # Some functions, such as `np.concatenate`, return a plain array.
             return recording(results)
 
     def recording(value: Any) -> Any:

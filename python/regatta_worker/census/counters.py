@@ -1,9 +1,9 @@
 """Counts the runs of named functions in a call: backend selections, autotuning, compilations.
 
-A function is wrapped while a few steady calls are counted and put back afterwards, so
-that nothing of it is in any timing. Every loaded module that holds the function under any
+A function is wrapped while a few steady calls are counted, and restored afterwards, so
+that the wrapper affects no timing. Every loaded module that holds the function under any
 name gets the wrapper. A reference kept elsewhere (in a closure, an instance, a
-`functools.partial`) passes by it.
+`functools.partial`) bypasses it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from regatta_worker.census import private
 from regatta_worker.protocol.channel import Message
 
 WARMUP_CALLS = 2
-"""Calls with the wrappers in place before any is counted: what compiles against the
-functions it refers to may compile again for them."""
+"""Uncounted calls with the wrappers in place: code that was compiled against the original
+functions may be compiled again for the wrappers."""
 
 COUNTED_CALLS = 8
 FEWEST_CALLS = 2
 BUDGET_S = 5.0
-"""Past `FEWEST_CALLS`, no further call is counted after this long."""
+"""After this many seconds no further call is counted, once `FEWEST_CALLS` were."""
 
 Done = TypeVar("Done")
 Progress = Callable[..., Any]
@@ -38,38 +38,39 @@ Wrapping = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class NotCountable(Exception):
-    """A function that cannot be found or wrapped; the text says why."""
+    """Raised for a function that cannot be found or wrapped; the text says why."""
 
 
 @dataclass(frozen=True)
 class Counter:
-    """Functions whose calls are one kind of event."""
+    """Functions whose calls are counted as one kind of event."""
 
     name: str
     functions: tuple[str, ...]
-    """Each `module:qualified.name`."""
+    """Each is `module:qualified.name`."""
     progress: Progress | None = None
-    """A value of the arguments that a call changes if it is an event. None: every call is."""
+    """Maps a call's arguments to a value. A call is an event if it changes that value; with None
+    every call is one."""
 
 
 BUILT_IN = (
     Counter(
         "triton_autotune",
         (str(private.TRITON_RUN),),
-        # One entry for each key that was tuned.
+        # The cache has one entry for each key that was tuned.
         progress=lambda autotuner, *_, **__: len(autotuner.cache),
     ),
     Counter("triton_compile", (str(private.TRITON_COMPILE),)),
     Counter("torch_compile", (str(private.TORCH_COMPILE),)),
     Counter("jax_compile", (str(private.JAX_COMPILE),)),
 )
-"""Counted without being asked for, each where its module is loaded: what is not loaded
-does nothing, and loading it for the count would take seconds."""
+"""Counted without a request, if their modules are loaded. A module that is not loaded does no
+work, and loading it only for the count would take seconds."""
 
 
 class Tally:
-    """Events of one kind, and the host's time that is their own: less that of events within them,
-    of tallies that share `within`."""
+    """Counts events of one kind and their own host time, which excludes the time of nested events
+    in all tallies that share `within`."""
 
     def __init__(
         self, progress: Progress | None = None, within: threading.local | None = None
@@ -102,7 +103,7 @@ class Tally:
                         self.events += 1
                         self.nanoseconds += own
 
-        # Functions of C have not all the attributes, and none that can be set.
+        # Functions in C lack some of the attributes, and theirs cannot be set.
         with contextlib.suppress(AttributeError, TypeError, ValueError):
             functools.update_wrapper(counted, function)
         return counted
@@ -114,14 +115,14 @@ def count(
     built_in: Sequence[Counter] = BUILT_IN,
     agreed: Callable[[bool], bool] = bool,
 ) -> tuple[dict[str, int], dict[str, str]]:
-    """Counts by name over steady calls, and why those that are missing could not be had.
+    """Returns counts by name over steady calls, and the reasons for missing counts by name.
 
-    `calls.NAME` is the most events in any one call, so that 0 means none in all of them;
-    `calls_in_8.NAME` their sum over the calls counted, where calls differ; `ns.NAME`, where
-    there were any, the host's time inside them in nanoseconds a call, on average.
+    `calls.NAME` is the largest number of events in one call, so that 0 means none in any call.
+    `calls_in_8.NAME` is the sum over the counted calls, 8 here; present if calls differ.
+    `ns.NAME` is the average host time inside events per call, in ns; present if there were any.
 
-    `agreed` gives the common answer to one's own wish to continue, where a call is made by several
-    processes together or by none.
+    If several processes must make each call together, `agreed` turns this process's wish to
+    continue into the common decision.
     """
     loaded = [
         counter
@@ -147,7 +148,7 @@ def count(
 def _events(
     call: Callable[[], Any], tallies: dict[str, Tally], agreed: Callable[[bool], bool]
 ) -> dict[str, list[tuple[int, int]]]:
-    """Events and their nanoseconds in each counted call."""
+    """Returns, by name, the events and their nanoseconds in each counted call."""
     for _ in range(WARMUP_CALLS):
         call()
     found: dict[str, list[tuple[int, int]]] = {name: [] for name in tallies}
@@ -176,13 +177,13 @@ def _counts(found: dict[str, list[tuple[int, int]]]) -> dict[str, int]:
 
 
 class Wrappers:
-    """Functions that are replaced by wrappers of them until the end: where each lies, and, once
-    `replace_imported` was called, where loaded modules have imported it."""
+    """Replaces functions by wrappers until the context ends: in the module or class that defines
+    each, and, after `replace_imported`, in all loaded modules that have imported it."""
 
     def __init__(self) -> None:
         self._undo = contextlib.ExitStack()
         self._wrapper_of: dict[int, tuple[Any, Any]] = {}
-        """By its address, each function that is replaced, and its wrapper."""
+        """Maps the `id` of a replaced function to the function and its wrapper."""
         self._has_replaced = False
 
     def __enter__(self) -> Wrappers:
@@ -190,14 +191,14 @@ class Wrappers:
 
     def __exit__(self, *error: object) -> None:
         if self._has_replaced:
-            # Modules loaded meanwhile have imported a wrapper.
+            # Modules that were loaded in the meantime may have imported a wrapper.
             _replace_in_modules({id(new): (new, old) for old, new in self._wrapper_of.values()})
         self._undo.close()
 
     def add(self, function: str, wrapping: Wrapping, *, imported: bool = True) -> None:
-        """Replaces a function where it lies; `imported` as modules have imported it, too.
+        """Replaces a function in its module or class; `imported` has `replace_imported` include it.
 
-        Raises NotCountable where it is not there, or cannot be replaced.
+        Raises NotCountable if the function does not exist or cannot be replaced.
         """
         owner, name, found = _find(function)
         own = name in vars(owner)
@@ -216,7 +217,7 @@ class Wrappers:
             self._wrapper_of[id(original)] = original, counted
 
     def replace_imported(self) -> None:
-        """Replaces the functions in all loaded modules, in one search: it takes some 15 ms."""
+        """Replaces the functions in all loaded modules. One search, of about 15 ms, finds all."""
         if self._wrapper_of:
             self._has_replaced = True
             _replace_in_modules(self._wrapper_of)
@@ -224,14 +225,14 @@ class Wrappers:
 
 @contextlib.contextmanager
 def wrapped(function: str, wrapping: Wrapping) -> Iterator[None]:
-    """A function replaced by what `wrapping` makes of it, where it lies alone."""
+    """Replaces a function by `wrapping(function)`, only in its own module or class."""
     with Wrappers() as wrappers:
         wrappers.add(function, wrapping, imported=False)
         yield
 
 
 def _find(function: str) -> tuple[Any, str, Any]:
-    """The module or class that a function is looked up in, its name there, and what lies there."""
+    """Returns the module or class that holds a function, its name there, and the attribute."""
     module, _, qualified = function.partition(":")
     *path, name = qualified.split(".")
     try:
@@ -240,7 +241,7 @@ def _find(function: str) -> tuple[Any, str, Any]:
             owner = getattr(owner, step)
         found = getattr(owner, name)
     except Exception as error:
-        # A module may do anything when it is loaded; the case must not fail by it.
+        # Importing a module may raise anything, which must not fail the case.
         raise NotCountable(f"{function} is not there: {type(error).__name__}: {error}") from error
     if isinstance(owner, type):
         found = inspect.getattr_static(owner, name)
@@ -254,8 +255,8 @@ def _find(function: str) -> tuple[Any, str, Any]:
 
 
 def _replace_in_modules(replacements: dict[int, tuple[Any, Any]]) -> None:
-    """Puts the second of each two wherever a loaded module holds the first under any name. They
-    stand by the address of the first; of a function that was replaced twice, the last counts."""
+    """Replaces objects in all loaded modules, under any name. `replacements` maps an object's `id`
+    to the object and its replacement. If a replacement is itself replaced, the last one is used."""
     for module in list(sys.modules.values()):
         names = vars(module) if isinstance(module, ModuleType) else {}
         if replacements.keys().isdisjoint(map(id, list(names.values()))):
@@ -278,25 +279,25 @@ WATCHED = (
     ("compiling", str(private.CUPY_COMPILE)),
     ("planning", "regatta_worker.libraries.cudnn:ProblemGraphs._planned"),
 )
-"""The parts of a first call, and the functions whose time they are.
+"""The parts of a first call, and the functions whose time counts for each part.
 
-Functions that do such work are wrapped while the call is made, where their modules are loaded
-already: what a call itself imports is not seen, and its time is in no part. Each part has the
-time that is its own, less that of parts within it, so that they add up to no more than the call.
+These functions are wrapped during the call if their modules are already loaded. Modules that the
+call itself imports are not seen, and their time is in no part. The time of a part excludes the
+parts nested in it, so that all parts together take no longer than the call.
 """
 
 
 def first_call(call: Callable[[], Done], wait: Callable[[], Any]) -> tuple[Done, Message]:
-    """Makes the call and waits for the device, which was idle before: the results, and the
-    members of `prepared` that say how long it took."""
+    """Makes the first call and waits for the device, which must be idle before. Returns the
+    results, and the members of `prepared` with the time of the call and of its parts."""
     within = threading.local()
     parts = {name: Tally(within=within) for name, _ in WATCHED}
     with Wrappers() as wrappers:
         for name, function in WATCHED:
             module, _, qualified = function.partition(":")
             if module in sys.modules:
-                # A method cannot be imported. Another version may lack the function: then it is
-                # in no part.
+                # Modules cannot import a method by itself. Another version may lack the function,
+                # whose time is then in no part.
                 with contextlib.suppress(NotCountable):
                     imported = "." not in qualified
                     wrappers.add(function, parts[name].wrapping, imported=imported)

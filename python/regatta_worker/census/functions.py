@@ -1,10 +1,10 @@
 """Counts the Python functions that one call runs, and PyTorch's operators.
 
-Functions are those of the library under test, and those of Python and of other modules that it
-calls itself: `re:compile`, `gc:collect`, `numpy:ndarray.copy`. What these call in turn is not
-counted, nor what every line calls: `builtins`, and methods of lists, dictionaries and strings.
-Counts are exact and need no GPU. A generator counts each time that it is resumed. The part of a
-call that each takes is that of a profiled call, and tells only where a change lies.
+These are functions of the library under test, and functions of Python and of other modules that
+the library calls directly: `re:compile`, `gc:collect`, `numpy:ndarray.copy`. Their own callees are
+not counted, nor are `builtins` and methods of lists, dictionaries and strings, which every line
+calls. Counts are exact and need no GPU. A generator counts each time that it is resumed. A
+function's share of the time comes from a profiled call, and only shows where a change lies.
 """
 
 from __future__ import annotations
@@ -26,44 +26,44 @@ from typing import Any
 from regatta_worker.census.private import TORCH_COMPILED
 
 MOST = 200
-"""Names that are listed; the calls of all others are summed up as `OTHERS`."""
+"""Number of names that are listed; the calls of all others are summed as `OTHERS`."""
 
 OTHERS = "others"
 
 PARTS = "ppm.in."
-"""Before a function in the name of its part of a call."""
+"""Prefix of the name under which a function's share of a call is reported."""
 
 MOST_PARTS = 4
 LEAST_PART = 0.05
-"""Functions whose parts are listed: those with the largest, from this one on."""
+"""Shares are listed for the `MOST_PARTS` functions with the largest, if at least `LEAST_PART`."""
 
 QUICK_S = 0.02
 QUICK_CALLS = 5
-"""Calls that are profiled of a call that takes less, since each may be disturbed."""
+"""Profiles taken of a call shorter than `QUICK_S` seconds, since each may be disturbed."""
 
 FRAMEWORKS = ("torch", "jax", "jaxlib", "numpy", "cupy")
-"""Left out, unless one is itself the library under test."""
+"""Modules whose functions are not counted, unless the module is the library under test."""
 
 OURS = "regatta_worker"
 
 OF_ANOTHER_MODULE = re.compile(
     r"<built-in method (?!builtins\.)([\w.]+)\.(\w+)>|<method '(\w+)' of '([\w.]+)\.(\w+)' objects>"
 )
-"""A function in C, as the profiler names it; a type of `builtins` has no module in its name."""
+"""The profiler's name of a function in C. For types of `builtins` it contains no module."""
 
 MAIN = ("__main__", "__mp_main__")
-"""Names of a script's module: its functions are named by its file."""
+"""Module names of a script; the script's functions are reported under its file's name."""
 
 COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
-"""Comprehensions are functions in some versions of Python, and in others none."""
+"""Names of comprehensions, which are functions in some versions of Python and not in others."""
 
 IN_FUNCTION = rf"\.<locals>\.({'|'.join(COMPREHENSIONS)})$"
-"""The rest of a comprehension's name, after its function's."""
+"""Matches the end of a comprehension's name, after the name of the enclosing function."""
 
 
 def count_memory(call: Callable[[], Any]) -> dict[str, int]:
-    """The most that a steady call allocates of Python's and NumPy's memory, beyond what there was
-    before; its collections of garbage, and the CPU time in these."""
+    """Returns the peak of Python's and NumPy's memory in a steady call, less the memory before
+    it; the call's garbage collections, and the CPU time in them."""
     was_tracing = tracemalloc.is_tracing()
     if not was_tracing:
         tracemalloc.start()
@@ -76,7 +76,7 @@ def count_memory(call: Callable[[], Any]) -> dict[str, int]:
     finally:
         if not was_tracing:
             tracemalloc.stop()
-    # In a call that is not traced.
+    # Collections are counted in another call, without tracing.
     times: list[int] = []
 
     def watch(phase: str, _: dict[str, int]) -> None:
@@ -97,13 +97,13 @@ def count_memory(call: Callable[[], Any]) -> dict[str, int]:
 
 
 Counted = tuple[dict[str, int], dict[str, int], dict[str, str]]
-"""Functions by name and how often each ran; the millionths of the call that those with the largest
-parts take; and why something is left out."""
+"""Runs of each function by name; the largest shares of the call's time, in millionths; and the
+reasons for missing counts."""
 
 
 def count_functions(call: Callable[[], Any], library: str) -> Counted:
-    """Counts the functions that one steady call runs by `module:function`, except those whose
-    counts differ between two calls."""
+    """Counts the functions that one steady call runs, by `module:function`. Functions whose counts
+    differ between two calls are left out."""
     call()
     modules = {
         file: Path(file).stem if name in MAIN else name
@@ -116,7 +116,7 @@ def count_functions(call: Callable[[], Any], library: str) -> Counted:
         if time.perf_counter() - begin < 2 * QUICK_S:
             profiles += [_profiled(call, library, modules) for _ in range(2, QUICK_CALLS)]
     except ValueError as error:
-        # Another profiler watches.
+        # Another profiler is active.
         return {}, {}, {"functions": str(error)}
     (first, _), (second, _) = profiles[:2]
     differ = {name for name in first | second if first[name] != second[name]}
@@ -132,7 +132,7 @@ def count_functions(call: Callable[[], Any], library: str) -> Counted:
 
 
 def parts(profiles: list[dict[str, float]]) -> dict[str, int]:
-    """The largest parts of a call that functions take, by the least time of each."""
+    """Returns the functions' largest shares, in millionths, by each one's least time."""
     names = {name for times in profiles for name in times}
     least = {name: min(times.get(name, math.inf) for times in profiles) for name in names}
     part = {name: least[name] / (sum(least.values()) or 1.0) for name in least}
@@ -141,7 +141,7 @@ def parts(profiles: list[dict[str, float]]) -> dict[str, int]:
 
 
 def bounded(figures: dict[str, int], most: int = MOST) -> dict[str, int]:
-    """The largest so many by name, the sum of all others as `OTHERS`."""
+    """Returns the `most` largest figures by name, and the sum of all others as `OTHERS`."""
     order = sorted(figures, key=lambda name: (-figures[name], name))
     listed = {name: figures[name] for name in sorted(order[:most])}
     rest = sum(figures[name] for name in order[most:])
@@ -151,9 +151,9 @@ def bounded(figures: dict[str, int], most: int = MOST) -> dict[str, int]:
 def _profiled(
     call: Callable[[], Any], library: str, modules: dict[str, str]
 ) -> tuple[Counter[str], dict[str, float]]:
-    """The functions of one call, of a backward pass too, which runs in this thread; and the seconds
-    in each: of the library's own without those that have a name here. `modules` has the name of
-    each file's module."""
+    """Profiles one call; a backward pass runs in this thread, so it is included. Returns the runs
+    of each function, and the seconds in each. A library function's time excludes callees that are
+    listed by name. `modules` maps files to module names."""
     profile = cProfile.Profile()
     torch = sys.modules.get("torch")
     with torch.autograd.set_multithreading_enabled(False) if torch else contextlib.nullcontext():
@@ -161,9 +161,9 @@ def _profiled(
     left_out = {*sys.stdlib_module_names, *FRAMEWORKS, OURS} - {library.split(".")[0]}
 
     def named(code: CodeType | str) -> tuple[str, str]:
-        """The module of a function, if it is known, and its name."""
+        """Returns a function's module, empty if it is unknown, and the function's name."""
         if isinstance(code, CodeType):
-            # Before Python 3.11 a function does not know what it is in.
+            # Before Python 3.11, code objects have no qualified name.
             name = getattr(code, "co_qualname", code.co_name)
             return modules.get(code.co_filename, ""), name
         words = OF_ANOTHER_MODULE.fullmatch(code)
@@ -178,7 +178,7 @@ def _profiled(
         module, name = named(entry.code)
         if not module or module.partition(".")[0] in left_out:
             continue
-        # A comprehension is a part of its function.
+        # A comprehension counts as a part of the enclosing function.
         caller = f"{module}:{re.sub(IN_FUNCTION, '', name)}"
         times[caller] += entry.inlinetime
         if not name.endswith(COMPREHENSIONS):
@@ -187,13 +187,13 @@ def _profiled(
             module, name = named(callee.code)
             top = module.partition(".")[0]
             private = re.search(r"(^|\.)_(?!_)[^.]*$", name)
-            # Functions in C have no entry of their own. PyTorch's operators are counted.
+            # Functions in C have no entry of their own. PyTorch's operators are counted elsewhere.
             is_outside = top in left_out or (module and isinstance(callee.code, str))
             if not is_outside and module:
                 continue
             outside = f"{module.partition('._')[0]}:{name}"
             has_name = is_outside and top != OURS and not private
-            # Without what a function in C calls of the library, as `sum` does a generator.
+            # Excludes library code that a function in C calls, such as a generator under `sum`.
             own = callee.inlinetime if isinstance(callee.code, str) else callee.totaltime
             times[outside if has_name else caller] += callee.totaltime if has_name else own
             if has_name and top != "torch":
@@ -202,23 +202,23 @@ def _profiled(
 
 
 def count_operators(call: Callable[[], Any]) -> tuple[dict[str, int], dict[str, str]]:
-    """PyTorch's operators of one steady call by name, or the reason why they are not counted.
+    """Counts PyTorch's operators in one steady call by name, or returns why it cannot.
 
-    They are counted as they are dispatched, behind autograd: those that are made of others are
-    seen as what they are made of.
+    They are counted when they are dispatched, below autograd: a composite operator is seen as the
+    operators that it consists of.
     """
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Counting(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         @classmethod
         def _should_skip_dynamo(cls) -> bool:
-            # Else torch imports its compiler at the first call, for most of a second.
+            # Otherwise torch imports its compiler at the first call, which takes most of a second.
             return False
 
         def __torch_dispatch__(
             self, function: Any, types: Any, arguments: Any = (), keywords: Any = None
         ) -> Any:
-            # Without the name of the overload.
+            # The schema's name excludes the overload.
             calls[function._schema.name] += 1
             return function(*arguments, **(keywords or {}))
 
@@ -233,7 +233,7 @@ def count_operators(call: Callable[[], Any]) -> tuple[dict[str, int], dict[str, 
                 call()
             counted.append(calls)
     except Exception as error:
-        # A library may not support a mode; the case must not fail by it.
+        # A library may not support dispatch modes, which must not fail the case.
         return {}, {"operators": f"{type(error).__name__}: {error}".splitlines()[0]}
     first, second = counted
     if first != second:
@@ -244,8 +244,8 @@ def count_operators(call: Callable[[], Any]) -> tuple[dict[str, int], dict[str, 
 
 
 def compiles() -> bool:
-    """True if anything of this process was given to `torch.compile`."""
+    """True if this process has passed anything to `torch.compile`."""
     frames = sys.modules.get(TORCH_COMPILED.module)
     backends: dict[int, Any] = getattr(frames, TORCH_COMPILED.name, {})
-    # One that is None switches the compiler off.
+    # A backend of None disables the compiler.
     return any(backend is not None for backend in backends.values())

@@ -1,7 +1,7 @@
-"""The launch census of regatta's GPU library: what one call has the device do, and when; and
-hardware counters of its kernels.
+"""Records the device's operations in one call and their times, and hardware counters of kernels.
 
-Through CUPTI's activity records (`crates/probe/src/census/`), so alike for every framework.
+regatta's GPU library does this through CUPTI's activity records (`crates/probe/src/census/`),
+which work in the same way for every framework.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ Done = TypeVar("Done")
 
 
 class CensusError(RuntimeError):
-    """The reason for a missing census, in the library's own words."""
+    """Raised if a census fails; the text is the library's own message."""
 
 
 class Recording(probe.ProbeLibrary):
-    """Functions that record or count what happens between their `begin` and their `end`."""
+    """Library functions that record or count what happens between `begin` and `end`."""
 
     error = CensusError
 
     def between(self, done: Callable[[], Done], *arguments: Any) -> tuple[dict[str, Any], Done]:
-        """The recording while something is done; and its result."""
+        """Calls `done` between `begin` and `end`. Returns the recording and the result."""
         self.ask("begin", *arguments)
         text = ctypes.c_char_p()
         try:
@@ -50,9 +50,9 @@ class Recorder(Recording):
     def record(
         self, call: Callable[[], Any], wait: Callable[[Any], Any]
     ) -> tuple[dict[str, Any], int]:
-        """The recording of a call, and the host's time to make it in ns.
+        """Returns the recording of a call, and the host's time to issue it in ns.
 
-        `wait` gets the call's result and returns when the device is done with it.
+        `wait` gets the call's result and returns when the device has computed it.
         """
 
         def timed() -> int:
@@ -68,7 +68,7 @@ class Recorder(Recording):
     def sampled(
         self, call: Callable[[], Any], sample: Callable[[Callable[[], Any]], float | None]
     ) -> tuple[dict[str, Any], float | None]:
-        """The recording while `sample` times the call, and the time it read in ns."""
+        """Returns the recording while `sample` times the call, and the measured time in ns."""
 
         def marked() -> Any:
             self.ask("called")
@@ -80,7 +80,7 @@ class Recorder(Recording):
 
 
 NVTX = "NVTX_INJECTION64_PATH"
-"""Variable that names the library which takes NVTX's ranges: looked at when one is first marked."""
+"""Names the library that receives NVTX ranges. NVTX reads this variable at the first range."""
 
 
 def library() -> str:
@@ -96,12 +96,11 @@ Ranges = Callable[[], contextlib.AbstractContextManager[Any]]
 def profile_call(
     call: Callable[[], Any], wait: Callable[[Any], Any], ranges: Ranges | None = None
 ) -> dict[str, Any]:
-    """`launches`, `counts` and `activity` of one steady call.
+    """Returns `launches`, `counts` and `activity` of one steady call.
 
-    Raises CensusError or OSError where nothing can be recorded. The call is made twice, as
-    the first recording of a process changes how code is loaded; and a third time within
-    `ranges`, where the framework marks its operators, which the times of the second are not to
-    have in them.
+    The call is made twice, because the first recording of a process changes how code is loaded.
+    A third call, within `ranges`, has the framework mark its operators; the marking would distort
+    the times of the second call. Raises CensusError or OSError if nothing can be recorded.
     """
     recorder = Recorder(library())
     recorder.record(call, wait)
@@ -113,13 +112,13 @@ def profile_call(
                 marked, _ = recorder.record(call, wait)
             name_operators(recorded["operations"], marked["operations"])
         except Exception:
-            # Into the worker's log: a census without operators is one.
+            # Goes into the worker's log: a census is useful without operators, too.
             traceback.print_exc()
     return reply(recorded, host_ns)
 
 
 def name_operators(operations: list[dict[str, Any]], marked: list[dict[str, Any]]) -> None:
-    """Gives operations the operators of another call's, where both calls did the same."""
+    """Copies operators from the operations of a marked call, if both calls did the same work."""
 
     def done(operation: dict[str, Any]) -> Any:
         return [operation.get(key) for key in ("kind", "name", "direction", "grid", "bytes")]
@@ -131,7 +130,7 @@ def name_operators(operations: list[dict[str, Any]], marked: list[dict[str, Any]
 
 
 def reply(recorded: dict[str, Any], host_ns: int) -> dict[str, Any]:
-    """A recording as the protocol has it: times count from the start of the first operation."""
+    """Returns a recording in the protocol's form: times count from the first operation's start."""
     operations = recorded["operations"]
     kinds = [operation["kind"] for operation in operations]
     return {
@@ -152,16 +151,16 @@ def reply(recorded: dict[str, Any], host_ns: int) -> dict[str, Any]:
 
 
 Shown = tuple[str, int]
-"""A kernel's name, with `*` for anything, and the axis of its grid that has a parameter's value."""
+"""A pattern of kernel names, with `*` for any text, and the grid axis that has the value."""
 
 
 def effective_from_grid(
     launched: Sequence[Mapping[str, Any]], shown: Mapping[str, Shown]
 ) -> dict[str, int | str]:
-    """The values of parameters that the grids of a call's kernels show.
+    """Returns the values of parameters that the grids of a call's kernels show.
 
-    Where kernels differ, the value is all of theirs, joined by `+` in the order of their launches.
-    What no kernel of the call shows is left out.
+    If kernels differ, their values are joined by `+` in the order of launch. A parameter that no
+    kernel of the call shows is left out.
     """
     effective: dict[str, int | str] = {}
     for name, (kernel, axis) in shown.items():
@@ -173,7 +172,7 @@ def effective_from_grid(
 
 
 RECORDED_CALLS = 5
-"""Calls whose operations' times are kept: their medians."""
+"""Number of recorded calls; medians are taken over them."""
 
 
 def record_samples(
@@ -181,12 +180,12 @@ def record_samples(
     sample: Callable[[Callable[[], Any]], float | None],
     waits: bool = False,
 ) -> list[dict[str, Any]]:
-    """Steady calls recorded as they are timed, each with its operations and the time read.
+    """Records steady calls while they are timed, each with its operations and the measured time.
 
-    `sample` times one call, and gives the reading in ns, or None where it has no clock. What
-    it queues around the call (a flush, the run-up) is not the call's, and what it asks of CUDA is
-    not reported where `call` `waits` for the device, as it need not. Raises CensusError or OSError
-    where nothing can be recorded.
+    `sample` times one call and returns the time in ns, or None if it has no clock. Operations that
+    it queues around the call (a flush, the run-up) are excluded. With `waits`, `call` contains a
+    wait for the device that was added for the recording, so counts of CUDA calls are left out.
+    Raises CensusError or OSError if nothing can be recorded.
     """
     recorder = Recorder(library())
     recorder.sampled(call, sample)
@@ -206,7 +205,7 @@ def record_samples(
 LAUNCH = ("name", "grid", "block", "registers", "shared_bytes", "local_bytes", "cluster")
 OPERATION = ("kind", "stream", "name", "direction", "bytes", "operator")
 TIMES = ("start_ns", "end_ns", "launched_ns")
-"""Members of what is sent, where they are known."""
+"""Members of an operation's times that are sent, if they are known."""
 
 
 def _operations(operations: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -219,25 +218,25 @@ def _operations(operations: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 # Hardware counters of each kernel of a call, through CUPTI's range profiler
-# (`crates/probe/src/counters/`), apart from all timing: each kernel runs once for each pass that
-# the metrics take, and other kernels do not run beside it. The profiler numbers kernels and does
-# not name them, so a census of the same call gives their names.
+# (`crates/probe/src/counters/`), outside of all timing: each kernel runs once for each pass that
+# the metrics need, and no other kernel runs at the same time. The profiler numbers kernels but does
+# not name them, so their names come from a census of the same call.
 
 COUNTED_CALLS = 3
-"""Calls that are counted: whether a figure is exact, repeating tells."""
+"""Number of counted calls: repetition shows whether a figure is exact."""
 
 
 class Counting(Recording):
-    """Counts kernels of calls of this process."""
+    """Reads hardware counters of kernels that this process launches."""
 
     prefix = "counters_"
 
     def count(
         self, metrics: Sequence[str], kernels: int, made: Callable[[], Any]
     ) -> dict[str, Any]:
-        """The counters while something is made, which ends with the device done.
+        """Returns the counters while `made` runs, which must wait for the device at its end.
 
-        `kernels` are as many as are launched meanwhile: to begin takes longer the more they are.
+        `kernels` is the number of kernels that `made` launches. The more, the longer `begin` takes.
         """
         names = (ctypes.c_char_p * len(metrics))(*(name.encode() for name in metrics))
         number = ctypes.c_uint32(len(metrics))
@@ -247,10 +246,10 @@ class Counting(Recording):
 def count_instructions(
     call: Callable[[], Any], wait: Callable[[Any], Any], metrics: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Steady calls, each with its kernels and what `metrics` count of them.
+    """Returns steady calls, each with its kernels and their values of `metrics`.
 
-    `wait` gets a call's result and returns when the device is done with it. Raises CensusError
-    or OSError where nothing can be counted, which tells why.
+    `wait` gets a call's result and returns when the device has computed it. Raises CensusError
+    or OSError, with the reason, if nothing can be counted.
     """
     recorded, _ = Recorder(library()).record(call, wait)
     kernels = [each["name"] for each in recorded["operations"] if each["kind"] == "kernel"]
@@ -273,7 +272,7 @@ def count_instructions(
     named = []
     for name, row in zip(kernels * COUNTED_CALLS, values, strict=True):
         pairs = zip(counted["metrics"], row, strict=True)
-        # A value that is not known is left out.
+        # Unknown values are left out.
         known = {metric: value for metric, value in pairs if value is not None}
         named.append({"name": name, "counts": known})
     return [{"kernels": named[at : at + len(kernels)]} for at in range(0, expected, len(kernels))]

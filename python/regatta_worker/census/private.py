@@ -1,8 +1,8 @@
-"""The private parts of libraries that the worker uses: all of them, with what each is used for.
+"""Lists all private names of libraries that the worker uses, with the use of each.
 
-A release may rename one without notice. What it is used for is then lost without an error: a count,
-a part of the first call, an effective value. `tests/test_private.py` prints which exist in what is
-installed.
+A release may rename one without notice: a count, a part of the first call or an effective value is
+then missing, without an error. `tests/test_private.py` prints which names exist in the installed
+libraries.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 
 class Private(NamedTuple):
-    """A name that no library promises to keep."""
+    """A name that its library does not promise to keep."""
 
     package: str
-    """The distribution that has it."""
+    """The distribution that contains it."""
     module: str
     """A module, a namespace of operators, or a shared library."""
     name: str

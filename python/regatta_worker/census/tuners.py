@@ -1,7 +1,7 @@
-"""The choices of autotuners while a call was made.
+"""Reports the choices that autotuners make during a call.
 
-Knows `triton.autotune` by its shape alone: an object with `configs` and a `cache` of those it
-chose, whose `run` is called for each launch. Triton need not be there, and is never imported.
+Relies only on the interface of `triton.autotune`: an object with `configs` and a `cache` of chosen
+ones, whose `run` is called for each launch. Triton need not be installed, and is never imported.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from regatta_worker.census.counters import wrapped
 from regatta_worker.census.private import TRITON_RUN
 
 LAUNCH = ("num_warps", "num_stages", "num_ctas", "maxnreg")
-"""The settings of a configuration beside the kernel's own constants."""
+"""Settings of a configuration other than the kernel's own constants."""
 
 Value = int | str
 
 
 class Watch:
-    """The tuners that ran, in the order in which they first did, and what they launched with."""
+    """The tuners that ran, in the order of their first runs, and the configurations they used."""
 
     def __init__(self) -> None:
         self._ran: dict[int, tuple[Any, list[Any]]] = {}
-        """A tuner and its configurations by `id` of the tuner, which is kept and so keeps it."""
+        """Each tuner and its configurations by the tuner's `id`, unique as the tuner is kept."""
 
     def note(self, tuner: Any, config: Any) -> None:
         _, used = self._ran.setdefault(id(tuner), (tuner, []))
@@ -35,14 +35,14 @@ class Watch:
             used.append(config)
 
     def chosen(self) -> dict[str, Value]:
-        """The choices of the tuners, by the parameter's name.
+        """Returns the choices of the tuners by parameter name.
 
-        A name is the configuration's own. Where several kernels have it and differ in it, it is
-        the kernel's and the configuration's, joined by `_`.
+        A name is that of the configuration. If several kernels have the parameter with different
+        values, the name is `{kernel}_{parameter}`.
         """
         chosen: dict[str, dict[str, Value]] = {}
         for tuner, used in self._ran.values():
-            # One kernel may have several tuners, as one has that is made again in each call.
+            # One kernel may have several tuners, for example if each call creates it again.
             for name, value in _choice(tuner, used).items():
                 chosen.setdefault(name, {}).setdefault(kernel(tuner), value)
         effective: dict[str, Value] = {}
@@ -55,10 +55,10 @@ class Watch:
 
 
 def _choice(tuner: Any, used: list[Any]) -> dict[str, Value]:
-    """The choice of a tuner that had something to choose from.
+    """Returns a tuner's chosen values of the parameters in which its candidates differ.
 
-    One that chose otherwise for another key, such as another length, has all its choices: their
-    values joined by `+`, in the order in which they were made.
+    If the tuner chose different values for different keys, such as lengths, the values are joined
+    by `+` in the order in which they were chosen.
     """
     candidates, found = [parameters(config) for config in tuner.configs], dict[str, Value]()
     for name in dict.fromkeys(name for candidate in candidates for name in candidate):
@@ -73,11 +73,11 @@ def _choice(tuner: Any, used: list[Any]) -> dict[str, Value]:
 
 @contextlib.contextmanager
 def watched() -> Iterator[Watch]:
-    """Notes each tuner that runs."""
+    """Records each tuner that runs within the context."""
     watch = Watch()
     if _class() is None:
         yield watch
-        # Triton came with the call: its tuners are all new.
+        # The call imported Triton, so all of its tuners are new.
         if (late := _class()) is not None:
             for tuner in [found for found in gc.get_objects() if type(found) is late]:
                 for config in tuner.cache.values():
@@ -98,7 +98,7 @@ def watched() -> Iterator[Watch]:
 
 
 def parameters(config: Any) -> dict[str, Value]:
-    """The whole numbers and words that a configuration sets."""
+    """Returns the integers, strings and booleans (as `yes` or `no`) that a configuration sets."""
     launch = {name: getattr(config, name, None) for name in LAUNCH}
     found: dict[str, Value] = {}
     for name, value in {**getattr(config, "kwargs", {}), **launch}.items():
@@ -117,6 +117,6 @@ def kernel(tuner: Any) -> str:
 
 
 def _class() -> Any:
-    """The class of tuners, where Triton is loaded."""
+    """Returns the class of tuners, or None if Triton is not loaded."""
     module = sys.modules.get(TRITON_RUN.module)
     return getattr(module, TRITON_RUN.name.partition(".")[0], None)
