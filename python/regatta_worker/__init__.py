@@ -1,6 +1,6 @@
-"""The worker for libraries of kernels with Python bindings, which speaks docs/PROTOCOL.md.
+"""The worker for kernel libraries with Python bindings; docs/PROTOCOL.md defines its protocol.
 
-A part imports from those before it in `LAYERS` alone.
+Each part imports only from parts that precede it in `LAYERS`.
 """
 
 LAYERS = (

@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 
 if not __package__:
-    # Python has put this folder itself first on the path, where `device`, `inputs` and
-    # `libraries/torch.py` would shadow those of others. What holds it holds nothing else.
+    # Python has put this folder first on the path, where `device`, `inputs` and
+    # `libraries/torch.py` would shadow other modules. The parent folder has only this package.
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from regatta_worker.main import main

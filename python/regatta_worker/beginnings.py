@@ -1,8 +1,8 @@
-"""The beginning of an import: what a process may have imported that outlives a saved file.
+"""Imports the libraries with which a file begins, for processes that are kept across its edits.
 
-A file of the user's begins with imports of libraries, mostly. A process that has done these alone,
-and is forked for each answer, imports the rest as it stands then, and finds what it would have
-found without a fork: nothing of the user's ran before.
+A user's file mostly begins with imports of libraries. A process that has done only these imports,
+and is forked for each answer, imports the rest of the file in its current state. No code of the
+user's ran before the fork, so the result is the same as without a fork.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from regatta_worker.serving import is_installed, module_files
 
 
 def import_libraries(code: bytes) -> bool:
-    """Imports what a module begins with, in that order, until the first statement that is something
-    else or imports code of the user's, which begins likewise. True where it has no other."""
+    """Runs the leading imports of libraries in a module, up to the first other statement. If that
+    imports a user's module, its leading imports run too. True if all were imports of libraries."""
     try:
         statements = ast.parse(code).body
     except (SyntaxError, ValueError):
-        # Whoever imports it says so.
+        # The real import will report this.
         return False
     return all(map(_imports_libraries, statements))
 
@@ -60,18 +60,18 @@ def _imports_library(name: str, statement: ast.stmt) -> bool:
 
 
 def _is_installed(place: str | None) -> bool:
-    """True for a file or folder of a library or the interpreter."""
+    """True for a file or folder of a library or of the interpreter."""
     return place in (None, "built-in", "frozen") or is_installed(str(place))
 
 
 def code_of_user() -> str:
-    """A file of the user's that was imported, such as a `sitecustomize`; or nothing."""
+    """Returns an imported file of the user's, such as a `sitecustomize`; empty without one."""
     return next((file for file in module_files() if not is_installed(file)), "")
 
 
 class Imported:
-    """All that decided what this process has imported, as it was then. Code will be looked for in
-    these folders too."""
+    """A record of the files and folders that determine what this process has imported. `folders`
+    are searched for code as well as `sys.path`."""
 
     def __init__(self, began_ns: int, folders: tuple[str, ...] = ()) -> None:
         with open("/proc/self/maps") as maps:
@@ -80,12 +80,12 @@ class Imported:
         self._files = {*module_files(), *mapped, sys.executable}
         self._folder, self._folders = os.getcwd(), folders
         self._state = self._look()
-        # Changed while it was imported, perhaps.
+        # A file that changed after `began_ns` may have changed while it was imported.
         late = (path for path, state in self._state.items() if began_ns < state[-1])
         self._late = next(late, "")
 
     def changed(self) -> str:
-        """Which file or folder has changed since; empty where none has."""
+        """Names a file or folder that has changed since; empty if all are unchanged."""
         now = self._look()
         differ = (path for path in {**self._state, **now} if now.get(path) != self._state.get(path))
         path = next(differ, self._late)
@@ -93,15 +93,15 @@ class Imported:
 
     def _look(self) -> dict[str, tuple[Any, ...]]:
         state: dict[str, tuple[Any, ...]] = {path: _facts(path) for path in sorted(self._files)}
-        # A process whose folder was replaced finds nothing there.
+        # If the working folder was replaced, this process no longer finds files in it.
         state[self._folder] = (*_facts(self._folder)[:2], 0)
         for folder in filter(os.path.isdir, {*sys.path, *self._folders}):
             if is_installed(os.path.join(folder, "a module")):
-                # Packages that are new or gone, and what is said of those that are installed.
+                # Shows packages that were added or removed, and changed `.pth` files.
                 paths = [folder, *glob.glob(os.path.join(folder, "*.pth"))]
                 state |= {path: _facts(path) for path in paths}
             else:
-                # Modules that would be found in place of a library's.
+                # Shows modules that would shadow those of a library.
                 names = {name.partition(".")[0] for name in os.listdir(folder)}
                 state[f"{folder} with another module"] = (*sorted(names & self._names), 0)
         return state

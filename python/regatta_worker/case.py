@@ -1,4 +1,4 @@
-"""The life of a case in every framework: prepared and checked, timed, profiled, dropped."""
+"""Prepares, checks, times, profiles and releases cases, alike in every framework."""
 
 from __future__ import annotations
 
@@ -46,28 +46,28 @@ from regatta_worker.protocol.refusals import broke
 Done = TypeVar("Done")
 
 GROSS = 0.1
-"""A relative L2 error above which a result may be one that is still being written."""
+"""Relative L2 error above which a result may still be in the course of being written."""
 
 NOT_FINITE = {"relative_l2": math.nan, "max_abs": math.nan}
-"""The error of a result with an element that is not a number or infinite."""
+"""The error of a result that contains NaN or an infinity."""
 
 SETTLE_S = 0.3
-"""The time that unfinished writes of a result get, to be named."""
+"""Seconds to wait for unfinished writes of a result, so that they are seen and reported."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A `prepare` request: the case to make ready."""
+    """A `prepare` request, parsed."""
 
     problem: Problem
     variant: str
     params: Mapping[str, Any]
-    """Those that are not `auto`, checked against the variant's declaration."""
+    """Parameters other than `auto`, checked against the variant's declaration."""
     seed: int
     inputs: dict[str, Any]
-    """Members of a case's `CaseInputs`, the seed among them."""
+    """Arguments of the case's `CaseInputs`, including the seed."""
     wire: Message
-    """As it was sent."""
+    """The request as it was received."""
 
 
 @dataclass(kw_only=True)
@@ -76,14 +76,14 @@ class Case(CaseInputs):
 
     problem: Any
     repeats: Repeats | None = None
-    """Calls that the harness times, while it does."""
+    """Makes the calls that the harness times on changing inputs; None at other times."""
     timed: tuple[timing.Plan, bool] | None = None
-    """The plan of the last samples, and whether the call waits for the device itself."""
+    """The plan of the last samples, and True if the call itself waits for the device."""
     replay: Callable[[], None] | None = None
     """Replays a CUDA graph of several calls."""
 
     def call(self) -> Any:
-        """One call, whose results have the problem's order."""
+        """Makes one call. Results are in the problem's order."""
         raise NotImplementedError
 
 
@@ -91,26 +91,27 @@ CaseType = TypeVar("CaseType", bound=Case)
 
 
 class CaseWorker(Generic[CaseType]):
-    """Serves the variants of one library, and holds at most one case. A framework says how."""
+    """Serves the variants of one library, and holds at most one case. Subclasses implement the
+    parts that depend on a framework."""
 
     NAME = ""
-    """As `--library` has it."""
+    """The library's name in `--library`."""
     DTYPES: Mapping[str, Any]
-    """Types of its arrays."""
+    """The framework's types by the protocol's names."""
     TESTED = ""
-    """The name of the variants' owner in messages of `prepare`."""
+    """The code under test in messages of `prepare`; the default is the library."""
     packages: tuple[str, ...] = ()
-    """Distributions whose versions a reading depends on."""
+    """Distributions whose versions affect the measurement."""
 
     def __init__(self, arrays: Arrays, gpu: device.NvidiaDevice | None = None) -> None:
         self.arrays, self.gpu = arrays, gpu
         self.references = ReferenceCache(arrays)
         self.case: CaseType | None = None
 
-    # The answers of a framework or a library.
+    # To be implemented by a framework or a library.
 
     def variants(self) -> dict[str, Variant]:
-        """All variants, whether or not they can run here."""
+        """Returns all variants, including those that cannot run here."""
         raise NotImplementedError
 
     def versions(self) -> dict[str, str]:
@@ -118,57 +119,57 @@ class CaseWorker(Generic[CaseType]):
         return device.versions(self.packages) | driver
 
     def gpu_device(self) -> Message:
-        """`name` and `memory_bytes` of the GPU."""
+        """Returns `name` and `memory_bytes` of the GPU."""
         raise NotImplementedError
 
     def build(self, request: Request) -> tuple[CaseType, Any, Message]:
-        """The case, the results of its first call, and the members of `prepared` about it."""
+        """Returns the case, its first call's results, and the members of `prepared` about it."""
         raise NotImplementedError
 
     def inputs(self, problem: Problem, seed: int) -> dict[str, Any]:
-        """The inputs of a set, made again: a call may have written into those that it was given."""
+        """Makes new inputs of a set, as a call may have written into those that it was given."""
         dtype, names = self.DTYPES[problem.dtype], inputs.names(problem)
         return {name: inputs.whole(self.arrays, problem, name, seed, dtype) for name in names}
 
     def named(self, case: CaseType, results: Any) -> dict[str, Any]:
-        """The results of the problem itself by name, in logical order.
+        """Returns the problem's results by name, with axes in logical order.
 
-        Raises Failed where one has another shape.
+        Raises Failed if one has a wrong shape.
         """
         raise NotImplementedError
 
     def input_sets(self, case: CaseType) -> InputSets:
-        """The sets of inputs that samples are taken on."""
+        """Returns the sets of inputs on which samples are taken."""
         raise NotImplementedError
 
     def timed(self, case: CaseType, plan: timing.Plan, sets: Inputs) -> Message:
-        """Samples of the case's call."""
+        """Takes samples of the case's call."""
         raise NotImplementedError
 
     def wait(self, results: Any = None) -> None:
-        """Returns when the device is done with these results of a call, or with everything."""
+        """Waits until the device has computed `results`; if None, until all its work is done."""
 
     def no_memory(self, error: Exception) -> bool:
-        """True if an exception says that memory was short."""
+        """True if an exception reports that memory ran out."""
         return isinstance(error, MemoryError)
 
     def free_memory(self) -> bool:
-        """Frees what is kept between cases; returns False if there was nothing."""
+        """Frees memory that is kept between cases. Returns False if there was nothing to free."""
         return False
 
     def operator_ranges(self) -> launches.Ranges | None:
-        """Within which the framework marks its operators for CUPTI."""
+        """Returns a context in which the framework marks its operators for CUPTI."""
         return None
 
     def profile(self, call: Callable[[], Any], profiled: Message) -> Message:
-        """Adds the framework's part to the profile of a call of the case."""
+        """Adds the framework's figures to `profiled`, the profile of a call of the case."""
         return profiled
 
     def recordings(self, case: CaseType) -> list[Message]:
-        """Calls recorded on a GPU as the last samples were taken."""
+        """Records calls on a GPU in the way in which the last samples were taken."""
         raise NotImplementedError
 
-    # The requests.
+    # Requests.
 
     def hello(self) -> Message:
         return {
@@ -185,7 +186,7 @@ class CaseWorker(Generic[CaseType]):
         return {"kind": "cuda", **self.gpu_device(), "facts": self.gpu.facts()}
 
     def prepare(self, request: Message) -> Message:
-        """Inputs, first call, and the check against float64."""
+        """Makes the inputs and the first call, and checks its results against float64."""
         if self.case is not None:
             self.release()
         return self.guarded(lambda: self._prepare(request))
@@ -206,7 +207,7 @@ class CaseWorker(Generic[CaseType]):
         return Problem.from_wire(wire)
 
     def check(self, case: CaseType, results: Any) -> Message:
-        """`errors` of the first call's results against float64, and `probes` of them."""
+        """Returns `errors` of the first call's results against float64, and their `probes`."""
         named = self.named(case, results)
         problem, seed = case.problem, case.seed
         exact = self.references.whole(problem, seed, lambda: self.inputs(problem, seed))
@@ -214,17 +215,17 @@ class CaseWorker(Generic[CaseType]):
         return {"errors": errors} | self.probes(case, named)
 
     def probes(self, case: CaseType, named: Message) -> Message:
-        """`probes` of results, and the `draw` that they are of."""
+        """Returns `probes` of the results, and the `draw` from which the probes were drawn."""
         probes = {name: spot_checks(value, case.draw) for name, value in named.items()}
         return {"probes": probes} | ({} if case.draw is None else {"draw": case.draw})
 
     def measure(self, request: Message) -> Message:
-        """Samples of the case, and what the last of them computed."""
+        """Takes samples of the case, and checks the results of timed calls."""
         case, plan = self.prepared(), self.plan(request)
         return self.guarded(lambda: self._measured(case, plan))
 
     def plan(self, request: Message) -> timing.Plan:
-        """The plan of the samples. Raises Unsupported for one that the case lacks."""
+        """Reads the plan of the samples. Raises Unsupported if the case does not support it."""
         return timing.Plan.from_wire(request)
 
     def _measured(self, case: CaseType, plan: timing.Plan) -> Message:
@@ -250,11 +251,11 @@ class CaseWorker(Generic[CaseType]):
     def check_calls(
         self, case: CaseType, seed: int, results: Any, drawn: Sequence[DrawnCall]
     ) -> Message:
-        """Holds timed calls to float64: the last one, whose inputs have this seed, over some
-        planes, and each drawn one over the plane that is kept of it.
+        """Compares timed calls with float64: some planes of the last call, whose inputs have the
+        given seed, and of each drawn call the one plane that was kept.
 
-        The largest `errors`, with the number of the drawn `call` that they are of; and `probes` of
-        the last call as a whole.
+        Returns the largest `errors`, the number of the drawn `call` if they are those of one, and
+        `probes` of all of the last call's results.
         """
         last = tuple(plane.of_call(seed) for plane in self.drawn(case, results))
         return self.compared(case, self.named(case, results), last, drawn)
@@ -266,7 +267,7 @@ class CaseWorker(Generic[CaseType]):
         last: tuple[Any, ...],
         drawn: Sequence[DrawnCall],
     ) -> Message:
-        """Compares all at once: each operation on a GPU takes longer to launch than to run."""
+        """Compares all planes together: a GPU operation takes longer to launch than to run."""
         earlier = [
             (call, call.values[0].of_call(seed_of(case.seed, call.number), call.along))
             for call in drawn
@@ -296,8 +297,8 @@ class CaseWorker(Generic[CaseType]):
     def check_inputs(
         self, case: CaseType, last: tuple[Any, ...], parts: tuple[Any, ...], make: Make
     ) -> None:
-        """Raises Failed where the last call wrote into its inputs, in the planes `last`, which are
-        among the `parts` that are made."""
+        """Raises Failed if the last call wrote into its inputs, as far as the planes `last` show.
+        These are some of `parts`, whose inputs `make` makes."""
         for name, tensor in self.given(case).items():
             differ = [
                 (plane.cut(name, tensor) != was).any()
@@ -305,7 +306,7 @@ class CaseWorker(Generic[CaseType]):
                 for plane, was in planes.apart(some, name, make(name, some)[0])
                 if plane in last
             ]
-            # All at once: a device is waited for once.
+            # Compared together, so that the device is waited for only once.
             if bool(self.arrays.xp.stack(differ).any()):
                 raise Failed(
                     f"the call wrote into its input {name}, which is its caller's: write "
@@ -315,8 +316,8 @@ class CaseWorker(Generic[CaseType]):
     def check_settled(
         self, case: CaseType, early: tuple[Any, Message], results: Any, errors: Message
     ) -> None:
-        """Raises Failed where results are others than those that `early` has a plane of, which was
-        copied when the call had returned."""
+        """Raises Failed if `results` have changed since the call returned. `early` is a plane that
+        was copied then, with its values."""
         if not all(error["relative_l2"] <= GROSS for error in errors.values()):
             time.sleep(SETTLE_S)
         plane, copies = early
@@ -324,35 +325,35 @@ class CaseWorker(Generic[CaseType]):
             check_unchanged(name, copies[name], self.arrays.host_copy(plane.cut(name, value)))
 
     def check_order(self, case: CaseType, sets: InputSets) -> None:
-        """Raises Failed where a call works outside of the order that the clock sees."""
+        """Raises Failed if a call works outside the stream order that the clock observes."""
 
     def checks_each_call(self, case: CaseType) -> bool:
-        """True if any call's results can be checked, and not the last one's alone."""
+        """True if the results of every call can be checked, not only those of the last."""
         return True
 
     def given(self, case: CaseType) -> dict[str, Any]:
-        """The inputs that a call could write into, logical in shape."""
+        """Returns the inputs that a call could write into, in logical shape."""
         return {}
 
     def drawn(self, case: CaseType, results: Any, wanted: int | None = None) -> tuple[Any, ...]:
-        """So many planes of a call's results at random, by default the share that is checked."""
+        """Draws `wanted` random planes of a call's results, by default the share to check."""
         return planes.drawn(case.problem, wanted)
 
     def exact(
         self, case: CaseType, parts: tuple[Any, ...], make: Make
     ) -> dict[Any, dict[str, Any]]:
-        """The exact values of planes of the results of calls, by name."""
+        """Returns the exact values of planes of calls' results, by plane and name."""
         return reference_of_planes(self.arrays, case.problem, parts, make)
 
     def cut(self, case: CaseType, results: Any) -> tuple[Any, dict[str, Any]]:
-        """A plane of a call's results, drawn here, copied to the host."""
+        """Draws a plane of a call's results, and returns it with its values on the host."""
         (plane,) = self.drawn(case, results, 1)
         named = self.named(case, results)
         copy = self.arrays.host_copy
         return plane, {name: copy(plane.cut(name, value)) for name, value in named.items()}
 
     def maker(self, case: CaseType) -> Make:
-        """Makes planes of the inputs of calls."""
+        """Returns a function that makes planes of calls' inputs."""
         dtype = self.DTYPES[case.problem.dtype]
 
         def make(name: str, some: Planes) -> Any:
@@ -361,13 +362,13 @@ class CaseWorker(Generic[CaseType]):
         return make
 
     def call(self) -> Any:
-        """One call of the prepared case."""
+        """Makes one call of the prepared case."""
         return self.guarded(self.prepared().call)
 
     def repeat(self, calls: int, core: int | None, graph: bool, step: str = "call") -> Message:
-        """Makes so many calls, which the harness times by its own clock; on a processor on one
-        core, where it names one. With `step` `change_and_call` each is on other inputs, with
-        `change` the inputs change and no call is made, and `check` gives the `errors` of calls."""
+        """Makes `calls` calls, which the harness times by its own clock; without a GPU they run on
+        `core`, if given. By `step`, `call` keeps the inputs, `change_and_call` changes them before
+        each call, `change` makes no calls, and `check` returns the `errors` of kept calls."""
         case = self.prepared()
         if not self.checks_each_call(case):
             raise Unsupported("each call of this case takes lengths of its own")
@@ -390,11 +391,11 @@ class CaseWorker(Generic[CaseType]):
         return {}
 
     def repeat_same(self, case: CaseType, calls: int, graph: bool) -> None:
-        """Makes so many calls on inputs that stay."""
+        """Makes `calls` calls on unchanged inputs."""
         run, made = self.replayed(case) if graph else (case.call, 1)
         results = None
         for _ in range(calls // made):
-            # As between samples: the memory of the last results is the next ones'.
+            # As between samples, the next results can use the memory of the last.
             results = None
             results = run()
             if self.gpu is None:
@@ -402,7 +403,7 @@ class CaseWorker(Generic[CaseType]):
         self.wait(results)
 
     def repeats(self, case: CaseType) -> Repeats:
-        """Calls on other inputs each. Raises Unsupported where they cannot be changed in place."""
+        """Returns calls that each have new inputs. Raises Unsupported if inputs cannot change."""
         turn = self.turner(case)
 
         def look(results: Any) -> None:
@@ -420,7 +421,7 @@ class CaseWorker(Generic[CaseType]):
         return Repeats(case.call, turn, look, cut)
 
     def turner(self, case: CaseType) -> Callable[[], None]:
-        """Turns each input in its memory by a number of elements that is drawn."""
+        """Returns a function that rotates each input in its memory by a random distance."""
         raise Unsupported("this worker does not change inputs between calls that are repeated")
 
     def touch(self, value: Any) -> None:
@@ -428,11 +429,11 @@ class CaseWorker(Generic[CaseType]):
         value[..., 0].sum()
 
     def in_place(self, case: CaseType) -> dict[str, Any]:
-        """The inputs as they are, logical in shape."""
+        """Returns the current inputs, in logical shape."""
         return self.given(case)
 
     def check_repeats(self, case: CaseType) -> Message:
-        """The largest errors of the calls that were kept, by result."""
+        """Returns the largest error among the kept calls, by result."""
         kept = case.repeats.kept if case.repeats else []
         case.repeats = None
         errors: Message = {}
@@ -446,16 +447,16 @@ class CaseWorker(Generic[CaseType]):
         return errors
 
     def replayed(self, case: CaseType) -> tuple[Callable[[], Any], int]:
-        """A replay of a CUDA graph of several calls, and their number."""
+        """Returns a function that replays a CUDA graph of several calls, and their number."""
         raise Unsupported("this worker replays no CUDA graph of several calls")
 
     def census(self) -> Message:
-        """The structure of one call on a GPU, with the framework's part."""
+        """Profiles one call: its operations on a GPU, and the framework's figures."""
         call = self.prepared().call
         return self.guarded(lambda: self.profile(call, self.launches(call)))
 
     def launches(self, call: Callable[[], Any]) -> Message:
-        """`launches`, `counts` and `activity` of a call on a GPU."""
+        """Returns `launches`, `counts` and `activity` of a call on a GPU."""
         nothing: Message = {"launches": [], "counts": {}}
         if self.gpu is None:
             return nothing
@@ -467,14 +468,14 @@ class CaseWorker(Generic[CaseType]):
             return nothing | {"uncounted": {"census": f"the census failed: {error}"}}
 
     def recorded(self) -> list[Message]:
-        """Calls recorded as the last samples were taken; none where nothing can be recorded."""
+        """Returns calls recorded like the last samples; empty if nothing can be recorded."""
         case = self.prepared()
         if self.gpu is None:
             return []
         try:
             return self.guarded(lambda: self.recordings(case))
         except (launches.CensusError, OSError):
-            # Into the worker's log: the case does not fail by it.
+            # Goes into the worker's log, and does not fail the case.
             traceback.print_exc()
             return []
 
@@ -486,21 +487,21 @@ class CaseWorker(Generic[CaseType]):
         return self.guarded(lambda: launches.count_instructions(call, self.wait, metrics))
 
     def release(self) -> None:
-        """Drops the case; its memory is the next one's."""
+        """Drops the case, so that the next one can use its memory."""
         self.case = None
         gc.collect()
 
     def prepared(self) -> CaseType:
-        """The case. Raises Failed without one."""
+        """Returns the case. Raises Failed if none is prepared."""
         if self.case is None:
             raise Failed("no case is prepared")
         return self.case
 
     def guarded(self, work: Callable[[], Done]) -> Done:
-        """Runs it; where memory runs out, once more without what is kept between cases, and then
-        frees all there is, so that the next case has it.
+        """Runs `work`. If memory runs out, frees what is kept between cases and tries once more. If
+        that fails too, releases the case for the sake of the next one, and raises Unavailable.
 
-        Raises Lost where something broke and the device does not answer any more.
+        Raises Lost if an error broke the device, so that every further call fails.
         """
         words = ""
         for _ in range(2):
@@ -513,7 +514,7 @@ class CaseWorker(Generic[CaseType]):
                         raise Lost(str(error).strip().partition("\n")[0]) from error
                     raise
                 words = str(error).strip()
-            # Out here the exception is gone, and with it the frames that held memory.
+            # Outside the handler, the exception and the frames that held memory are gone.
             if not self.free_memory():
                 break
         self.release()
@@ -521,7 +522,7 @@ class CaseWorker(Generic[CaseType]):
         raise Unavailable(f"out of memory: {words}")
 
     def lost(self) -> bool:
-        """True if every call fails. The first may only report what has failed before it."""
+        """True if every call fails. Waits twice, as the first wait may report an earlier error."""
         with contextlib.suppress(Exception):
             self.wait()
         try:
@@ -532,8 +533,8 @@ class CaseWorker(Generic[CaseType]):
 
 
 def check_unchanged(name: str, then: Any, now: Any) -> None:
-    """Raises Failed where a result is another than when the call had returned."""
-    # Neither is a number that equals itself where an element is NaN.
+    """Raises Failed if a result has changed since the call returned."""
+    # Elements that are NaN both then and now count as equal.
     if bool(((now != then) & ((now == now) | (then == then))).any()):
         raise Failed(
             f"the result {name} changed after the call had returned: a thread or another "
@@ -542,5 +543,5 @@ def check_unchanged(name: str, then: Any, now: Any) -> None:
 
 
 def _copied(inputs: dict[str, Any], name: str, _: Planes) -> Any:
-    """A plane's part of an input, as `Make` gives it."""
+    """Returns a plane of an input, in the form of `Make`."""
     return inputs[name][None]

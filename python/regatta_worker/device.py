@@ -1,8 +1,8 @@
 """Device facts for the machine fingerprint, read from the driver without a framework.
 
-The NVIDIA driver's own libraries are asked through ctypes: they are there wherever
-the driver is, and answer alike for every framework (no pynvml, no nvidia-smi).
-What cannot be found out reads `unknown`. Nothing here fails for want of a GPU.
+They come from the NVIDIA driver's own libraries, called through ctypes. These are installed
+with every driver, and give every framework the same answers (no pynvml, no nvidia-smi).
+A fact that cannot be read is `unknown`. Nothing here fails if the machine has no GPU.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ NVML_SUCCESS = 0
 NVML_ERROR_INSUFFICIENT_SIZE = 7
 
 Names = str | tuple[str, ...]
-"""A function of NVML, by its name, or by its names in newer and older drivers."""
+"""The name of an NVML function, or its names in newer and older drivers, newest first."""
 
 RUNNING_PROCESSES = (
     "nvmlDeviceGetComputeRunningProcesses_v3",
     "nvmlDeviceGetComputeRunningProcesses_v2",
 )
-"""`_v3` came with driver 510."""
+"""Driver 510 introduced `_v3`."""
 
 THROTTLE_REASONS = (
     "nvmlDeviceGetCurrentClocksThrottleReasons",
     "nvmlDeviceGetCurrentClocksEventReasons",
 )
-"""Renamed in 2023; the old name stays exported."""
+"""Renamed in 2023; drivers still export the old name, which comes first."""
 
 SM_CLOCK = ("nvmlDeviceGetClockInfo", 1)
 STATE: dict[str, tuple[Any, ...]] = {
@@ -50,11 +50,11 @@ STATE: dict[str, tuple[Any, ...]] = {
     "power_w": ("nvmlDeviceGetPowerUsage",),
     "temperature_c": ("nvmlDeviceGetTemperature", 0),
 }
-"""NVML's functions of a device and arguments, before a pointer to an unsigned int."""
+"""NVML functions and their arguments between the device and the pointer to an unsigned int."""
 
 
 class NvidiaDevice:
-    """A visible CUDA device, the first unless said otherwise, asked through libcuda and NVML."""
+    """The visible CUDA device number `ordinal`, queried through libcuda and NVML."""
 
     def __init__(self, ordinal: int = 0) -> None:
         self._cuda = _library("libcuda.so.1")
@@ -73,7 +73,7 @@ class NvidiaDevice:
         if (
             self._nvml is not None
             and self._nvml.nvmlInit_v2() == 0
-            # By bus: CUDA_VISIBLE_DEVICES renumbers devices for CUDA, not for NVML.
+            # By PCI bus id: CUDA_VISIBLE_DEVICES renumbers devices for CUDA, not for NVML.
             and self._cuda.cuDeviceGetPCIBusId(bus_id, len(bus_id), self._ordinal) == 0
             and self._nvml.nvmlDeviceGetHandleByPciBusId_v2(bus_id, ctypes.byref(handle)) == 0
         ):
@@ -87,12 +87,12 @@ class NvidiaDevice:
         return value.value if status == 0 else None
 
     def _nvml_status(self, functions: Names, *arguments: Any) -> int | None:
-        """The status of an NVML function of this device, under the first of its names that the
-        driver has; None without such a function, or without NVML."""
+        """Calls an NVML function of this device by the first of its names that the driver has.
+        Returns the status; None if the driver lacks the function, or without NVML."""
         if self._handle is None or self._nvml is None:
             return None
         for name in (functions,) if isinstance(functions, str) else functions:
-            # A driver from before the function has no such symbol.
+            # A driver that is older than the function has no such symbol.
             with contextlib.suppress(AttributeError):
                 status: int = getattr(self._nvml, name)(self._handle, *arguments)
                 return status
@@ -101,7 +101,7 @@ class NvidiaDevice:
     def _nvml_number(
         self, functions: Names, *arguments: Any, kind: Any = ctypes.c_uint
     ) -> int | None:
-        """The answer of an NVML function whose last argument is a pointer to a number."""
+        """Returns the number that an NVML function writes to its last argument, or None."""
         value = kind()
         status = self._nvml_status(functions, *arguments, ctypes.byref(value))
         return int(value.value) if status == NVML_SUCCESS else None
@@ -111,14 +111,14 @@ class NvidiaDevice:
         return None if clock is None else float(clock)
 
     def state(self) -> dict[str, Any]:
-        """The device's load besides the call; unknown values are left out."""
+        """Returns clocks, power, temperature, throttling and other processes, if known."""
         found: dict[str, Any] = {name: self._nvml_number(*asked) for name, asked in STATE.items()}
         if found["power_w"] is not None:
             found["power_w"] /= 1e3
         found["throttle_bits"] = self._nvml_number(THROTTLE_REASONS, kind=ctypes.c_ulonglong)
-        # By count, because in a container NVML may give the process ids of the host. No room is
-        # offered, so that only their number comes back; this process is one of them, or NVML
-        # lists none here.
+        # Counted, because in a container NVML may return the host's process ids. With no room for
+        # entries, NVML returns only the number of processes. It includes this process, unless
+        # NVML lists no processes here.
         count = ctypes.c_uint(0)
         status = self._nvml_status(RUNNING_PROCESSES, ctypes.byref(count), None)
         if status in (NVML_SUCCESS, NVML_ERROR_INSUFFICIENT_SIZE) and count.value:
@@ -126,11 +126,11 @@ class NvidiaDevice:
         return {name: value for name, value in found.items() if value is not None}
 
     def l2_bytes(self) -> int | None:
-        """Size of the last-level cache."""
+        """Returns the size of the last-level cache in bytes."""
         return self._attribute(L2_CACHE_SIZE)
 
     def driver(self) -> str:
-        """Version of the driver, for example `580.159.04`."""
+        """Returns the version of the driver, for example `580.159.04`."""
         text = ctypes.create_string_buffer(96)
         if self._handle is None or self._nvml is None:
             return UNKNOWN
@@ -144,7 +144,7 @@ class NvidiaDevice:
         major = self._attribute(COMPUTE_CAPABILITY_MAJOR)
         minor = self._attribute(COMPUTE_CAPABILITY_MINOR)
         milliwatts = self._nvml_number("nvmlDeviceGetPowerManagementLimit")
-        # The mode after a reset, which does not matter, comes behind the mode now.
+        # `mode` receives the current mode; the last argument, the mode after a reset, is ignored.
         mig = self._nvml_number("nvmlDeviceGetMigMode", ctypes.byref(mode := ctypes.c_uint()))
         found = {
             "sms": self._attribute(MULTIPROCESSOR_COUNT),
@@ -159,7 +159,7 @@ class NvidiaDevice:
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
-    """Python's version, and those of the distributions that are installed."""
+    """Returns the versions of Python and of those `packages` that are installed."""
     found = {"python": platform.python_version()}
     for package in packages:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -175,7 +175,7 @@ def _library(name: str) -> Any:
 
 
 def cpu_device() -> dict[str, Any]:
-    """The `device` object of `hello` for this machine's CPU, as the Rust worker describes it."""
+    """Returns the `device` object of `hello` for this machine's CPU, in the Rust worker's form."""
     return {
         "kind": "cpu",
         "name": _first_value("/proc/cpuinfo", "model name") or platform.machine(),
@@ -185,7 +185,7 @@ def cpu_device() -> dict[str, Any]:
 
 
 def _first_value(file: str, key: str) -> str:
-    """The text behind the first `key:` of a file of lines; empty without one."""
+    """Returns the text after the first `key:` at the start of a line; empty without that key."""
     try:
         lines = Path(file).read_text().splitlines()
     except OSError:
@@ -195,7 +195,7 @@ def _first_value(file: str, key: str) -> str:
 
 
 def last_level_cache_bytes(cpus: Path = Path("/sys/devices/system/cpu")) -> int | None:
-    """Bytes of all last-level caches together; each is named by the CPUs that share it."""
+    """Returns the total bytes of all last-level caches, each known by the CPUs that share it."""
     sizes: dict[str, int] = {}
     for cache in cpus.glob("cpu*/cache"):
         levels: list[tuple[int, str, int]] = []
@@ -213,13 +213,13 @@ def last_level_cache_bytes(cpus: Path = Path("/sys/devices/system/cpu")) -> int 
 
 
 def _bytes(text: str) -> int:
-    """`512K`, `32M`: as sysfs writes sizes."""
+    """Parses a size in the form of sysfs, such as `512K` or `32M`."""
     units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
     return int(text[:-1]) * units[text[-1]] if text[-1:] in units else int(text)
 
 
 def cpu_flush_bytes() -> int:
-    """Bytes to write so that nothing else is in a CPU's caches: a quarter more than they hold, as
-    they do not evict strictly in order, and at most 1 GiB; as the Rust worker has it."""
+    """Returns the bytes to write to evict a CPU's caches: a quarter more than they hold, as they do
+    not evict strictly in order, and at most 1 GiB. The Rust worker does the same."""
     cache = last_level_cache_bytes() or 64 << 20
     return min(cache + cache // 4, 1 << 30)

@@ -1,4 +1,4 @@
-"""Which line of the code under test ended its process: no exception and no status names it."""
+"""Reports which line of the code under test ended its process, as no exception or status does."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _OWN = os.path.join(os.path.dirname(os.path.realpath(__file__)), "")
 
 
 def nothing(status: int, frame: FrameType) -> None:
-    """Leaves."""
+    """Does nothing before the process leaves."""
 
 
 def announced(
     case: Callable[[], str] = str, first: Callable[[int, FrameType], None] = nothing
 ) -> None:
-    """Has `os._exit` do something first, and print who called it, and in which case, in the log of
-    this process; in its children it stays as it is."""
+    """Replaces `os._exit` so that it first calls `first`, and prints its caller and the case to
+    this process's log. In child processes it works as before."""
     leave, process = os._exit, os.getpid()
 
     @functools.wraps(leave)
@@ -37,8 +37,8 @@ def announced(
 
 
 def caller(frame: FrameType | None) -> str:
-    """`bench.py:7: softmax`: the innermost line of the code under test, or of a library that this
-    worker calls; empty for this worker's own."""
+    """Returns the innermost line of the code under test, such as `bench.py:7: softmax`, or else of
+    a library that this worker calls; empty if this worker made the call."""
     places = []
     while frame is not None and not os.path.realpath(frame.f_code.co_filename).startswith(_OWN):
         places.append((frame.f_code, frame.f_lineno))

@@ -1,16 +1,16 @@
-"""Workers forked from a process that has imported their library: a start costs no import.
+"""Forks workers from a server that has imported their library, so that a start needs no import.
 
-The process that forks has done nothing but import: no device is open and no thread runs, which
-a fork would break, and that is looked at and not assumed. What it forks is a worker as one that
-was started by itself: it has descriptors, a log, a process group and a supervisor of its own.
+The server does nothing but import. A fork would break open devices and running threads, so the
+server checks that it has neither. A forked worker is like a worker that was started separately:
+it has its own descriptors, log, process group and supervisor.
 
     server ──fork── (ends at once) ──fork── the worker's supervisor ──fork── the worker
 
-While files are watched, such a worker is a server too, of one answer (`beginnings.py`).
+While files are watched, such a worker is itself a server, for one answer (`beginnings.py`).
 
-The supervisor, whose parent has ended, goes to the supervisor of the server, which reaps it;
-it then becomes regatta's own (crates/measure/src/worker/supervisor.rs), whose child the worker
-stays.
+The parent of the worker's supervisor ends, so the supervisor of the server adopts and reaps the
+worker's supervisor. That one executes regatta's supervisor program
+(crates/measure/src/worker/supervisor.rs) and stays the worker's parent.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from regatta_worker.protocol.channel import REPLY_FD, REQUEST_FD
 
 LONGEST_REQUEST = 1 << 16
 DESCRIPTORS = 5
-"""That come with each request: requests, replies, log, the supervisor's socket and its program."""
+"""Number sent with each request: requests, replies, log, the supervisor's socket and program."""
 ABOVE = 20
-"""Descriptors from here on are free until they are put in place."""
+"""Received descriptors are duplicated to this number or above, clear of their final numbers."""
 
 MADV_POPULATE_WRITE = 23
 PR_SET_PDEATHSIG = 1
@@ -53,18 +53,19 @@ ON_A_CPU = (
 def fork_workers(
     load: Iterable[Callable[[], Any]], always: bool = False, stays: tuple[str, ...] | None = None
 ) -> bool:
-    """Serves until the harness is gone; returns in each process that is forked, and nowhere else:
-    True in one that is to serve in turn, False in a worker.
+    """Serves until the harness has gone. Returns only in forked processes: True in one that will
+    itself be a server, False in a worker.
 
-    `load` imports the library, step by step. `always` forks workers on a CPU too. One that
-    `stays`, for code in these folders, forks none once something that it has imported is another.
+    The steps of `load` import the library. `always` forks workers on a CPU too. `stays` names the
+    folders of the code, for a server that outlives changes of it: such a server stops forking once
+    something that it has imported has changed.
     """
     control, began_ns = socket.socket(fileno=REQUEST_FD), time.time_ns()
     control.set_inheritable(False)
     if reason := _unfit(load, always):
         _reply(control, {"ready": False, "reason": reason})
         sys.exit(0)
-    # Imported modules stay: no collection needs to look at it again.
+    # Imported modules stay, so that no later garbage collection needs to examine them.
     gc.collect()
     gc.freeze()
     imported = None if stays is None else Imported(began_ns, stays)
@@ -74,7 +75,7 @@ def fork_workers(
     while True:
         data, descriptors, _, _ = socket.recv_fds(control, LONGEST_REQUEST, DESCRIPTORS)
         if len(descriptors) < DESCRIPTORS:
-            # To take an interpreter with torch down takes longer than to start a worker.
+            # Shutting down an interpreter with torch takes longer than starting a worker.
             os._exit(0)
         asked = json.loads(data)
         reason, forked = imported.changed() if imported else "", False
@@ -96,7 +97,7 @@ def _reply(control: socket.socket, message: dict[str, Any]) -> None:
 
 
 def _forked(asked: dict[str, Any], descriptors: list[int]) -> bool:
-    """True in the worker alone."""
+    """Forks a worker. Returns True in the worker and False in the server."""
     between = os.fork()
     if between:
         _, status = os.waitpid(between, 0)
@@ -109,7 +110,7 @@ def _forked(asked: dict[str, Any], descriptors: list[int]) -> bool:
         if os.fork():
             os._exit(0)
     except OSError as error:
-        # No processes, no memory: the only way to say so is its exit code.
+        # No more processes or memory: only the exit code can report that.
         os._exit(error.errno or 1)
     try:
         return _supervised(asked, descriptors)
@@ -118,7 +119,7 @@ def _forked(asked: dict[str, Any], descriptors: list[int]) -> bool:
 
 
 def _supervised(asked: dict[str, Any], descriptors: list[int]) -> Literal[True]:
-    """Forks the worker, where it returns, and becomes its supervisor."""
+    """Forks the worker and becomes its supervisor. Returns only in the worker."""
     *_, leash, executable = descriptors
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     os.setpgid(0, 0)
@@ -135,12 +136,12 @@ def _supervised(asked: dict[str, Any], descriptors: list[int]) -> Literal[True]:
 
 
 def _become_worker(supervisor: int, descriptors: list[int]) -> None:
-    """Takes the place that a started worker finds itself in."""
+    """Sets up this process as one that was started as a worker: descriptors, group, signals."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != supervisor:
         os._exit(1)
     os.setpgid(0, 0)
-    # Above all targets first, or one would be closed before it is put in its place.
+    # First moved above all targets, or one could be overwritten before it is duplicated.
     high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, ABOVE) for descriptor in descriptors[:3]]
     for descriptor in descriptors:
         os.close(descriptor)
@@ -162,9 +163,9 @@ def _become_worker(supervisor: int, descriptors: list[int]) -> None:
 
 
 def _draw_again() -> None:
-    """Draws what a process draws when it starts: else a function that draws its data measures the
-    same draw in each invocation. Generators that a module has made itself stay as they were, and
-    so does the seed by which Python hashes strings: it is in each hash that was kept."""
+    """Reseeds the global generators, as a new process does. Otherwise a function that draws its
+    data would use the same data in each invocation. Generators that a module has created are not
+    reseeded, nor is Python's seed for hashes of strings, on which stored hashes depend."""
     random.seed()
     numpy = sys.modules.get("numpy.random")
     if numpy is not None:
@@ -172,8 +173,8 @@ def _draw_again() -> None:
 
 
 def _own_memory() -> None:
-    """Copies the pages that are shared with the server until one of the two writes to them: else
-    they would be copied inside of the calls that first do, if only by counting a reference."""
+    """Copies the pages that this process shares copy-on-write with the server. Otherwise the first
+    call that writes to a page, if only to count a reference, would include the time of the copy."""
     libc, region = ctypes.CDLL(None), (0, 0)
     for line in Path("/proc/self/smaps").read_text().splitlines():
         first, _, rest = line.partition(" ")
@@ -181,10 +182,10 @@ def _own_memory() -> None:
             if first == "Anonymous:" and region[1]:
                 begin, end = region
                 kib = int(rest.split()[0])
-                # Memory that was reserved and hardly used stays as it is.
+                # Regions that are less than half used are skipped.
                 if 2 * kib << 10 >= end - begin:
                     size = ctypes.c_size_t(end - begin)
-                    # Fails on Linux before 5.14, where pages are copied one by one as ever.
+                    # Fails on Linux before 5.14, where pages are copied when first written.
                     libc.madvise(ctypes.c_void_p(begin), size, MADV_POPULATE_WRITE)
         elif rest.startswith("rw-p"):
             begin, end = (int(number, 16) for number in first.split("-"))
@@ -200,14 +201,14 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _unfit(load: Iterable[Callable[[], Any]], always: bool) -> str:
-    """Why workers of this library are not forked; empty where they are."""
+    """Returns the reason why workers of this library cannot be forked; empty if they can be."""
     if not always and not _sees_gpu():
         return ON_A_CPU
     try:
         for step in load:
             step()
     except Exception as error:
-        # A worker that is started says it in its own words.
+        # A worker that is started instead reports the error in full.
         return f"{type(error).__name__} while it was imported: {error}"
     if _cuda_began():
         return "importing it opens a CUDA device, which no fork can use"
@@ -215,7 +216,7 @@ def _unfit(load: Iterable[Callable[[], Any]], always: bool) -> str:
 
 
 def _sees_gpu() -> bool:
-    """Asks whether a GPU is visible, in a process of its own: NVML leaves a thread."""
+    """True if a GPU is visible. Asks in a separate process, because NVML leaves a thread."""
     if os.environ.get("CUDA_VISIBLE_DEVICES", "all").strip() in ("", "-1"):
         return False
     looking = os.fork()
@@ -231,7 +232,7 @@ def _sees_gpu() -> bool:
 
 
 def _cuda_began() -> bool:
-    """True if this process has initialised CUDA, by torch's word and by the driver's."""
+    """True if this process has initialised CUDA, according to torch or to the driver."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         return True
@@ -244,10 +245,10 @@ def _cuda_began() -> bool:
 
 
 def _threads_left() -> str:
-    """Which threads a fork would lose, after one on trial: some libraries, such as OpenBLAS,
-    end theirs before a fork and start them again when they are wanted."""
+    """Names the threads that a fork would lose; empty if there aren't any. Tries a fork first: some
+    libraries, such as OpenBLAS, end their threads before a fork and restart them when needed."""
     with warnings.catch_warnings():
-        # Python's, of threads that there are: they are looked at below.
+        # Python warns of a fork with threads, which are checked below.
         warnings.simplefilter("ignore", DeprecationWarning)
         trial = os.fork()
     if trial == 0:

@@ -35,17 +35,17 @@ from regatta_worker.serving import (
 )
 
 OF_DEVICES = ("CUDA", "NVIDIA", "PYTORCH")
-"""Variables whose names begin so decide how a device is opened."""
+"""Prefixes of the environment variables that decide how a device is opened."""
 
 
 def names() -> list[str]:
-    """The libraries there is a worker for: each has a file, `libraries/LIBRARY.py`."""
+    """Returns the libraries that have a worker, each in a file `libraries/LIBRARY.py`."""
     files = Path(libraries.__file__).parent.glob("[!_]*.py")
     return sorted(file.stem for file in files)
 
 
 def open_worker(library: str, rank: int | None = None) -> Worker:
-    """The worker of a library, which is imported here and not before; or one rank of it."""
+    """Imports a library and returns its worker, or the worker of one rank."""
     try:
         if rank is not None:
             module = importlib.import_module(f"regatta_worker.ranks.{library}")
@@ -60,7 +60,7 @@ def open_worker(library: str, rank: int | None = None) -> Worker:
 
 
 def open_reference(file: str, function: str) -> Worker:
-    """The reference of an operator; NumPy is imported here and not before."""
+    """Returns the worker of an operator's reference. NumPy is only imported here."""
     try:
         module = importlib.import_module("regatta_worker.callables.operators.reference")
     except ModuleNotFoundError as error:
@@ -69,17 +69,17 @@ def open_reference(file: str, function: str) -> Worker:
 
 
 def load(library: str) -> None:
-    """Imports a library, and makes no worker of it, which would look for a device."""
+    """Imports a library without creating its worker, which would look for a device."""
     module = importlib.import_module(f"regatta_worker.libraries.{library}")
     if hasattr(module.WORKER, "preload"):
         module.WORKER.preload()
 
 
 def ahead_of(opening: Callable[[], Worker]) -> Callable[[], Worker]:
-    """Opens the device now, and the worker once it is wanted, with the code as it is then.
+    """Opens the device now. Returns a function that opens the worker, with the code as it is then.
 
-    The process ends where that fails, or where the code sets a variable that a device is opened by:
-    one that is forked later takes its place, and says what is wrong.
+    If that fails, or if the code sets a variable that decides how a device is opened, the process
+    ends. A process that is forked later takes its place and reports the error.
     """
 
     def variables() -> dict[str, str]:
@@ -108,7 +108,7 @@ def ahead_of(opening: Callable[[], Worker]) -> Callable[[], Worker]:
 
 
 def main() -> None:
-    """Serves requests on descriptors 3 and 4 until it is asked to stop."""
+    """Serves requests on descriptors 3 and 4 until a request to stop."""
     parser = argparse.ArgumentParser("regatta_worker", description=__doc__)
     served = parser.add_mutually_exclusive_group(required=True)
     served.add_argument("--library", choices=names())
@@ -130,7 +130,7 @@ def main() -> None:
     )
     asked = parser.parse_args()
     if asked.script:
-        # A script may close those that a program usually has, as daemons do.
+        # High numbers, because a script may close the usual descriptors, as daemons do.
         requests, replies = open_descriptors(least=512)
         serve_script(Target(asked.name, asked.script, tuple(asked.arguments)), requests, replies)
         return
@@ -157,8 +157,8 @@ def main() -> None:
             serves = fork_workers((beginning,), asked.forks == "always", stays=folders)
             importlib.invalidate_caches()
         if serves:
-            # Returns in each worker, which continues as one that was started. Where each module
-            # came from, and what is installed, is looked up once, for all that are forked.
+            # Returns in each worker, which continues as if it had been started. The origins of
+            # modules and the installed packages are looked up once for all forked workers.
             fork_workers((loading, loaded, installed), asked.keep or asked.forks == "always")
         else:
             opening = ahead_of(opening)
@@ -166,7 +166,7 @@ def main() -> None:
     announced()
     serve(Session(opening, name), requests, replies)
     if asked.forks:
-        # To take an interpreter with torch down takes longer than to start a worker.
+        # Shutting down an interpreter with torch takes longer than starting a worker.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)

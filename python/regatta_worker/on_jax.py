@@ -1,8 +1,8 @@
-"""regatta's GPU clock on XLA's stream, which JAX hides; and inputs that change.
+"""Runs regatta's GPU clock on XLA's stream, which JAX hides; changes inputs on the device.
 
 A computation to be timed ends with a custom call, the marker, that depends on all its
-results. When XLA has queued the computation's work, in whichever thread, it hands the
-marker the stream; there the stop event is recorded (crates/probe/src/xla.rs).
+results. When XLA has queued the computation's work, in any thread, it passes the stream to
+the marker, which records the stop event there (crates/probe/src/xla.rs).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from jax.interpreters import mlir
 try:
     from jax import enable_x64
 except ImportError:
-    # JAX before 0.8 has it there.
+    # JAX before 0.8.
     from jax.experimental import enable_x64
 
 from regatta_worker.clock import probe, timing
@@ -41,7 +41,7 @@ TARGET = "regatta_mark"
 """Name of the marker among XLA's custom calls."""
 
 _mark = Primitive(TARGET)
-"""Gives its operands. A primitive of its own, because an effect of JAX's (`ffi_call` with
+"""Returns its operands. A separate primitive, because a JAX effect (`ffi_call` with
 `has_side_effect`) would send every call through a slow path in Python, which would then
 be measured as the call's host time."""
 _mark.multiple_results = True
@@ -55,8 +55,8 @@ _mark.def_abstract_eval(_as_given)
 
 
 def _lower(context: mlir.LoweringRuleContext, *results: Any) -> Any:
-    # XLA's own side effect keeps the call. It has no results: an operation that gave the
-    # operands back would copy them.
+    # XLA's side effect keeps the call from being removed. The call has no results, because an
+    # operation that returned the operands would copy them.
     call = jax.ffi.ffi_lowering(TARGET, has_side_effect=True)
     call(context.replace(avals_out=()), *results)
     return results
@@ -66,7 +66,7 @@ mlir.register_lowering(_mark, _lower)
 
 
 def register(path: str, platform: str = "CUDA") -> ctypes.CDLL:
-    """Makes the marker of the shared library at `path` known to XLA."""
+    """Registers the marker of the shared library at `path` with XLA."""
     library = ctypes.CDLL(path)
     library.regatta_probe_last_error.restype = ctypes.c_char_p
     handler = jax.ffi.pycapsule(library.regatta_probe_xla_mark)
@@ -75,13 +75,12 @@ def register(path: str, platform: str = "CUDA") -> ctypes.CDLL:
 
 
 def marked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, to be compiled, ending with the marker.
+    """Returns the function, for compilation, with the marker at its end.
 
-    The marker reads nothing and writes nothing, and is never part of a command buffer
-    (a CUDA graph of XLA's): it stands behind the last one. The barrier hides it from
-    XLA's rewriting, and is gone before XLA schedules: the computation is compiled as
-    without the marker, and where it is one product, compiling it with a second reader of
-    the result fails in JAX 0.11.2.
+    The marker reads and writes nothing. It is never part of a command buffer (a CUDA graph
+    of XLA's), and runs after the last one. The barrier hides it from XLA's rewriting, and is
+    removed before XLA schedules, so that the computation is compiled as without the marker.
+    Compiling a single product with a second reader of its result fails in JAX 0.11.2.
     """
 
     def with_marker(*arguments: Any) -> Any:
@@ -93,7 +92,7 @@ def marked(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def stream_of(library: ctypes.CDLL, device: jax.Device) -> int:
-    """The `CUstream` on which XLA runs computations of a device."""
+    """Returns the `CUstream` on which XLA runs computations of a device."""
     probed = jax.jit(marked(lambda value: value + 1))
     jax.block_until_ready(probed(jax.device_put(jnp.ones(8), device)))
     stream = ctypes.c_void_p()
@@ -103,7 +102,7 @@ def stream_of(library: ctypes.CDLL, device: jax.Device) -> int:
 
 
 class XlaProbe(Probe):
-    """A clock on the stream of a device of JAX's, for computations that end with the marker."""
+    """A clock on the stream of a JAX device, for computations that end with the marker."""
 
     def __init__(self, path: str, device: jax.Device) -> None:
         stream = stream_of(register(path), device)
@@ -117,32 +116,32 @@ class XlaProbe(Probe):
             figures = map(self._byref, ("device_ns", "late_ns", "clock_mhz", "flags"))
             self.ask("xla_end", self._handle, *figures)
         except ProbeError:
-            # A computation that failed before its marker says itself why.
+            # If the computation failed before its marker, this raises the computation's error.
             jax.block_until_ready(result)
             raise
-        # The device is done, and JAX takes note: only then is the memory free again.
+        # The device is done; JAX must notice that before it frees the memory.
         jax.block_until_ready(result)
 
 
 def open_clock(device: jax.Device) -> XlaProbe | None:
-    """The clock of a GPU, or None: not named, or not usable with this JAX."""
+    """Returns the clock of a GPU; None if no library is named, or this JAX cannot use it."""
     path = os.environ.get(probe.VARIABLE)
     if not path:
         return None
     try:
         return XlaProbe(path, device)
     except Exception:
-        # Whatever a library or a JAX of another age answers. Into the worker's log;
-        # `hello` tells which clock is used instead.
+        # Another version of JAX or of a library may raise anything. It goes into the worker's
+        # log; `hello` reports which clock is used instead.
         traceback.print_exc()
         return None
 
 
 def host_reference() -> HostReference | None:
-    """Additions of four elements on the CPU, compiled and called as a case is, each of the
-    result of the one before; None if JAX was configured without its CPU backend.
+    """Chained additions of four elements on the CPU, compiled and called as a case is.
+    Returns None if JAX was configured without its CPU backend.
 
-    XLA runs what is so small in the thread that calls it, so that no other has to wake.
+    XLA runs computations this small in the calling thread, so that no other has to wake up.
     """
     try:
         cpu = jax.devices("cpu")[0]
@@ -167,12 +166,12 @@ def measure(
     gpu: NvidiaDevice,
     inputs: Inputs | None = None,
 ) -> dict[str, Any] | None:
-    """Samples on a blocked stream; None if the call waits for the device."""
+    """Takes samples on a blocked stream. Returns None if the call waits for the device."""
     if plan.graph:
         raise Unsupported(
             "XLA makes CUDA graphs itself, of what it finds fit; measure with graph = false"
         )
-    # Compiled before the warm-up, so that the device is not left idle after it.
+    # Compiled before the warm-up, so that the device is not idle after it.
     host = host_reference()
     for _ in range(plan.warmup):
         jax.block_until_ready(call())
@@ -184,17 +183,17 @@ def measure(
     return measured | {"state": gpu.state()}
 
 
-# The inputs made on JAX's device, over the memory of those before. Arrays of JAX's cannot be
-# written into: a compiled function that is given the old ones to consume writes the new ones where
-# they lay, on backends that can; where one does not, the samples' addresses change with them.
+# Inputs are made on JAX's device, in the memory of the previous inputs. JAX arrays are immutable,
+# so a compiled function takes the old arrays as donated arguments and writes the new ones in their
+# place. On a backend that cannot do that, the inputs' addresses differ between samples.
 
 ByName = dict[str, Any]
-"""Inputs by name, in the order in memory of the layout."""
+"""Inputs by name, with axes in the layout's order in memory."""
 
 
 def refill(problem: Problem, arrays: ByName, seed: int) -> ByName:
-    """The inputs of a seed for those of another, which are consumed."""
-    # JAX has integers and floats of 64 bits only on request.
+    """Returns the inputs of `seed` in the memory of `arrays`, which are consumed."""
+    # JAX has 64-bit integers and floats only on request.
     with enable_x64(True):
         made = {}
         for name, array in arrays.items():
@@ -205,7 +204,7 @@ def refill(problem: Problem, arrays: ByName, seed: int) -> ByName:
 
 
 def turned(arrays: ByName) -> ByName:
-    """The inputs, each turned in its memory by a number that is drawn; the old are consumed."""
+    """Returns the inputs, each rotated in its memory by a random number; consumes the old ones."""
     made = {name: _rolled(array, DRAW.randrange(array.size)) for name, array in arrays.items()}
     ready: ByName = jax.block_until_ready(made)
     return ready
@@ -221,23 +220,22 @@ def _rolled(array: Any, by: Any) -> Any:
 def _compiled(
     shape: tuple[int, ...], dtype: Any, transposed: bool, sharding: Any
 ) -> Callable[..., Any]:
-    """Fills one array. Compiled once for all tensors, directions and seeds that it fits."""
+    """Compiles a function that fills an array, once for all tensors, directions and seeds."""
 
     logical = (shape[0], shape[2], shape[1], shape[3]) if transposed else shape
 
     def filled(old: Any, begin: Any) -> Any:
-        """As problem/inputs.py makes it, element by element in one pass; `begin` is the tensor's
-        `start`."""
+        """Makes the elements of problem/inputs.py in one pass; `begin` is the tensor's `start`."""
         bits = random_bits(jax.lax.iota(jnp.int64, math.prod(shape)), begin)
         values = uniform(bits.astype(jnp.float64)).astype(jnp.float32)
-        # Rounded twice, as the other workers do: XLA may make one conversion of two.
+        # Rounded twice, as the other workers do: the barrier keeps XLA from merging both.
         rounded = jax.lax.optimization_barrier(values).astype(dtype).reshape(logical)
         return jnp.swapaxes(rounded, 1, 2) if transposed else rounded
 
-    # The old one is for its memory alone, and would be left out as unused.
+    # The old array is passed only for its memory; JAX would drop it as unused.
     jitted = jax.jit(filled, donate_argnums=0, keep_unused=True)
     number = jax.ShapeDtypeStruct((), np.int64)
-    # Committed to its device like the array it is for: of another kind of array, forward
+    # Committed to its device like the array that it replaces: for an uncommitted array, forward
     # would be compiled again.
     old = jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
     compiled: Callable[..., Any] = jitted.lower(old, number).compile()

@@ -1,6 +1,6 @@
 """Answers requests, each a line of JSON, one after the other.
 
-Knows nothing of any operator or library. docs/PROTOCOL.md is the contract.
+Independent of operators and libraries. docs/PROTOCOL.md defines the protocol.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from regatta_worker.protocol.channel import (
 )
 
 THRESHOLDS = gc.get_threshold()
-"""Those of the interpreter."""
+"""The interpreter's default thresholds of garbage collection."""
 
 
 def put_off_collections() -> None:
-    """Collects no garbage until a worker is open: an import makes a million objects that stay, and
-    each collection looks at all of them."""
+    """Disables garbage collection until a worker is open: imports create a million objects that
+    stay, and each collection would examine all of them."""
     gc.set_threshold(0)
 
 
@@ -62,11 +62,11 @@ class Session:
         self._worker: Worker | None = None
         self._counters: list[Counter] = []
         self.request_id = 0
-        """The id of the request that is answered; a measurement that was paused answers the last
-        `resume`."""
+        """The id of the request that is being answered. A measurement that was paused answers the
+        last `resume`."""
 
     def answer(self, line: bytes) -> Message:
-        """The reply to one request line, whatever the line holds."""
+        """Returns the reply to one request line, even if the line is malformed."""
         try:
             request = json.loads(line)
         except ValueError as error:
@@ -82,7 +82,7 @@ class Session:
     def pauses(
         self, send: Callable[[Message], None], requests: BinaryIO
     ) -> Callable[[Message], bool]:
-        """Carries out the pauses of a measurement."""
+        """Returns a function that pauses a measurement until `resume`, and returns its `last`."""
 
         def pause(members: Message) -> bool:
             send({"id": self.request_id, "type": "paused", **members})
@@ -104,7 +104,7 @@ class Session:
             place = innermost([(frame.f_code, line) for frame, line in walked][::-1])
             return {"type": "failed", "reason": f"{place} called sys.exit({error.code!r})"}
         except Exception as error:
-            # The last line goes to the harness, the whole of it to the log.
+            # The harness gets the last line of the traceback, the log all of it.
             traceback.print_exc()
             reason = traceback.format_exception_only(error)[-1].strip()
             return {"type": "failed", "reason": reason}
@@ -150,10 +150,10 @@ class Session:
         try:
             if self._worker is None:
                 self._worker = self._open_worker()
-                # Imported modules stay: collections between two calls look at the rest.
+                # Imported modules stay, so collections between calls need not examine them.
                 gc.collect()
                 gc.freeze()
-                # Code that was loaded may have set thresholds of its own.
+                # Loaded code may have set its own thresholds, which are kept.
                 if gc.get_threshold()[0] == 0:
                     gc.set_threshold(*THRESHOLDS)
             return hello | self._worker.hello() | {"files": loaded()}
@@ -171,8 +171,8 @@ class Session:
             with tuners.watched() as watch:
                 prepared = worker.prepare(request)
         except (Exception, SystemExit):
-            # A case whose results were not checked must not stay there to be timed. Where
-            # the device itself is broken this fails too, and the first error says more.
+            # A case whose results were not checked must not be timed. If the device is
+            # broken, `release` fails too, and the first error explains more.
             with contextlib.suppress(Exception):
                 worker.release()
             raise
@@ -182,7 +182,7 @@ class Session:
         return prepared
 
     def _census(self, request: Message) -> Message:
-        """Profiles one call, then counts named functions in further calls."""
+        """Profiles one call, then counts functions and events in further calls."""
         worker = self._ready()
         census = worker.census()
         uncounted = census.pop("uncounted", {})
@@ -206,7 +206,7 @@ class Session:
         return census | ({"uncounted": uncounted} if uncounted else {})
 
     def _optional(self, name: str, lacks: str) -> Any:
-        """A member that not every worker has. Raises Unsupported where this one has none."""
+        """Returns a member that not every worker has. Raises Unsupported if this one lacks it."""
         member = getattr(self._ready(), name, None)
         if member is None:
             raise Unsupported(f"this worker {lacks}")
@@ -220,22 +220,22 @@ class Session:
 
 @functools.cache
 def installed() -> dict[str, str]:
-    """Everything installed beside the library, name and version: the environment's lock."""
+    """Returns the versions of all installed distributions by name: the environment's lock."""
     found: dict[str, str] = {}
     for distribution in importlib.metadata.distributions():
-        # The first on the path is the one that is imported.
+        # Python imports the first one on the path.
         with contextlib.suppress(Exception):
             found.setdefault(distribution.name.lower().replace("_", "-"), distribution.version)
     return dict(sorted(found.items()))
 
 
 def loaded() -> list[str]:
-    """Files of the imported modules that neither the interpreter nor an installed package has.
+    """Returns the files of imported modules, except those of the interpreter and this worker.
 
-    Of an installed package, its folder or file in `site-packages`, which may be a copy of a
-    checkout; of one that was installed from a folder (`pip install .`), that folder too.
+    An installed package is listed as its folder or file in `site-packages`, which may be a copy
+    of a checkout. If it was installed from a folder (`pip install .`), that folder is listed too.
     """
-    # Each released case asks, and most cases import nothing.
+    # Cached, because each released case calls this and most cases import nothing.
     return _files(tuple(sys.modules))
 
 
@@ -243,30 +243,30 @@ def loaded() -> list[str]:
 def _files(_modules_loaded: tuple[str, ...]) -> list[str]:
     paths = set(map(_real, module_files()))
     found = {_package(path) or path for path in paths if not _is_own(path)}
-    # A module of the name from another folder is not the installed one.
+    # Only packages imported from `site-packages` count, not modules of that name elsewhere.
     packages = {os.path.basename(package).partition(".")[0] for package in map(_package, paths)}
     return sorted(found | {folder for name, folder in _installed_from() if name in packages})
 
 
 def module_files() -> set[str]:
-    """The file of each imported module, as it was found."""
-    # Not by getattr: some modules import what they are asked for.
+    """Returns the file of each imported module, with links unresolved."""
+    # Not by getattr, because some modules import attributes on access.
     modules = [vars(one) for one in list(sys.modules.values()) if isinstance(one, ModuleType)]
     files = [module.get("__file__") for module in modules]
     return {file for file in files if isinstance(file, str)}
 
 
 def is_installed(path: str) -> bool:
-    """True for a file of this worker, of the interpreter or of an installed package. Debian's
-    interpreter has links in its folder to files below /etc, such as `sitecustomize`."""
+    """True for a file of this worker, of the interpreter or of an installed package. A link in the
+    interpreter's folder counts, as Debian has links there to /etc, such as `sitecustomize`."""
     folder, name = os.path.split(path)
     path = _real(path)
     return _is_own(path) or bool(_package(path)) or _is_own(os.path.join(_real(folder), name))
 
 
 def innermost(lines: list[tuple[CodeType, int]]) -> str:
-    """`bench.py:7: softmax`: the first of these lines, the innermost first, that is the user's; of
-    none the first; empty without any."""
+    """Returns a line as `bench.py:7: softmax`. `lines` begin with the innermost; the first one in
+    the user's code is taken, or else the first of all. Empty if `lines` is empty."""
     own = (line for line in lines if not is_installed(line[0].co_filename))
     code, line = next(own, lines[0] if lines else (None, 0))
     if code is None:
@@ -294,7 +294,7 @@ def _own_places() -> tuple[str, ...]:
 
 
 def _package(path: str) -> str:
-    """The folder or file in `site-packages` that a file is, or is in; empty for none."""
+    """Returns the entry of `site-packages` that contains or is the file; empty for other files."""
     parts = path.split(os.sep)
     for at, part in enumerate(parts[:-1]):
         if part in ("site-packages", "dist-packages"):
@@ -304,7 +304,7 @@ def _package(path: str) -> str:
 
 @functools.cache
 def _installed_from() -> list[tuple[str, str]]:
-    """Top-level names of packages that were installed from a folder, and the folder."""
+    """Returns the top-level names and folder of each package installed from one, not editable."""
     found = []
     for distribution in importlib.metadata.distributions():
         with contextlib.suppress(Exception):
@@ -319,7 +319,7 @@ def _installed_from() -> list[tuple[str, str]]:
 
 
 def number_or_null(value: Any) -> Any:
-    """The same message with `None` for each float that JSON cannot hold (NaN, infinities)."""
+    """Replaces each float that JSON cannot represent (NaN, infinities) by `None`."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -330,7 +330,7 @@ def number_or_null(value: Any) -> Any:
 
 
 def serve(session: Session, requests: BinaryIO, replies: BinaryIO) -> None:
-    """Answers each line of `requests` until `shutdown` or the end."""
+    """Answers each line of `requests` until `shutdown` or the end of the stream."""
 
     def send(reply: Message) -> None:
         replies.write(json.dumps(number_or_null(reply), allow_nan=False).encode() + b"\n")
@@ -345,13 +345,13 @@ def serve(session: Session, requests: BinaryIO, replies: BinaryIO) -> None:
 
 
 def open_descriptors(least: int = REQUEST_FD) -> tuple[BinaryIO, BinaryIO]:
-    """Descriptors 3 and 4 as files, under numbers of `least` or more; ends the process where they
+    """Opens descriptors 3 and 4 as files, renumbered to `least` or more. Ends the process if they
     are not open.
 
-    In a container, which they do not reach, the socket that REGATTA_SOCKET names is both.
+    Descriptors do not reach into a container; there, the socket that REGATTA_SOCKET names is both.
 
-    They are closed in child processes, or a compiler that a library leaves
-    behind would hold the channel open after the worker has died.
+    Child processes do not inherit them. Otherwise a compiler process that a library
+    leaves behind would hold the channel open after the worker has died.
     """
     path = os.environ.pop(SOCKET_VARIABLE, "")
     if path and not any(map(_is_open, (REQUEST_FD, REPLY_FD))):
@@ -371,8 +371,8 @@ def open_descriptors(least: int = REQUEST_FD) -> tuple[BinaryIO, BinaryIO]:
             os.closerange(REQUEST_FD, REPLY_FD + 1)
     requests, replies = os.fdopen(given[0], "rb"), os.fdopen(given[1], "wb")
     if stat.S_ISSOCK(os.fstat(given[1]).st_mode):
-        # Before any code under test is imported, it says which process replies: the harness
-        # takes replies of no other.
+        # Sent before any code under test is imported: the message identifies this process, and
+        # the harness accepts replies of no other.
         replies.write(b"\n")
         replies.flush()
     return requests, replies
@@ -387,7 +387,7 @@ def _is_open(descriptor: int) -> bool:
 
 
 def _connect(path: str) -> None:
-    """Makes descriptors 3 and 4 a connection to this socket; ends the process where that fails."""
+    """Connects descriptors 3 and 4 to the socket at `path`; ends the process if that fails."""
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.connect(path)
