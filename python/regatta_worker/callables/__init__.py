@@ -1,1 +1,1 @@
-"""Somebody's own functions as variants: found, called and timed as any library's."""
+"""Users' own functions as variants: finds, calls and times them like those of a library."""

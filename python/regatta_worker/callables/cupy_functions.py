@@ -16,9 +16,9 @@ from regatta_worker.protocol.channel import Failed, Unsupported
 
 
 class CupyFunctions(TorchFunctions):
-    """Inputs, clock, counts and checks are torch's; arrays are handed over without a copy.
+    """Uses the inputs, clock, counts and checks of torch, and passes arrays without a copy.
 
-    Nothing differentiates a function of CuPy arrays: one that makes gradients takes `dout`.
+    CuPy cannot differentiate a function: one that makes gradients must take `dout`.
     """
 
     DIFFERENTIATED = False
@@ -35,9 +35,9 @@ class CupyFunctions(TorchFunctions):
         def called(*tensors: torch.Tensor) -> Any:
             nonlocal seen, views
             if list(map(id, seen)) != list(map(id, tensors)):
-                # The inputs of a case stay where they are: their views are made once.
+                # A case's inputs stay in place, so that their views are made only once.
                 seen, views = tensors, [cupy.from_dlpack(tensor) for tensor in tensors]
-            # The function queues its work on torch's own stream, which the clock sees.
+            # The function queues its work on torch's current stream, which the clock observes.
             with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
                 returned = bound(*views)
             several = isinstance(returned, (tuple, list))
@@ -47,7 +47,7 @@ class CupyFunctions(TorchFunctions):
 
 
 def _tensor(returned: Any) -> Any:
-    """An array as a tensor over the same memory; whatever else it is, as it is."""
+    """Returns a CuPy array as a tensor over the same memory, and any other value unchanged."""
     return torch.from_dlpack(returned) if isinstance(returned, cupy.ndarray) else returned
 
 

@@ -1,4 +1,4 @@
-"""A function of `q, k, v` as a variant: what its signature says, and how it is called."""
+"""A function of `q, k, v` as a variant: reads its signature, and calls it."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ from regatta_worker.problem.variant import Variant
 from regatta_worker.protocol.channel import Failed
 
 FRAMEWORKS = ("torch", "jax", "numpy", "cupy")
-"""The frameworks whose arrays functions may take."""
+"""Frameworks whose arrays a function may take."""
 
 FIRST = ("q", "k", "v")
-"""The first parameters of a function that is a variant without being named."""
+"""First parameters by which a function is a variant even if the suite does not name it."""
 
 GIVEN = ("dout", "problem")
-"""The keyword arguments of a function that names them, beside the parameters of a case."""
+"""Arguments, other than a case's parameters, that a function gets if its signature has them."""
 
 TELLS = "regatta_variant"
-"""The attribute by which a function says of itself what its signature cannot: a dictionary of
-`summary`, `dtypes`, `directions`, `stores_scores` and `tf32`, each optional."""
+"""The attribute in which a function declares facts that its signature cannot express: a dictionary
+of `summary`, `dtypes`, `directions`, `stores_scores` and `tf32`, each optional."""
 
 OF_A_VARIANT = ("summary", "dtypes", "directions", "stores_scores", "tf32")
 
 
 @dataclass(frozen=True)
 class Function:
-    """A function of q, k and v: it computes the result, its gradients, or both."""
+    """A function of q, k and v that computes the result, its gradients, or both."""
 
     where: str
     """The file or module and the function, for messages."""
     function: Callable[..., Any]
     keywords: frozenset[str]
-    """Those of `GIVEN` that it names."""
+    """The members of `GIVEN` in its signature."""
     parameters: Mapping[str, Any]
-    """As `Variant` has them."""
+    """The parameters of its `Variant`."""
     needs_dout: bool
     framework: str | None
-    """The framework whose arrays it declares to take."""
+    """The framework of its array annotations; None without one."""
     tells: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def makes_gradients(self) -> bool:
-        """It names `dout`, and so computes the gradients itself."""
+        """True if it takes `dout`, and so computes the gradients itself."""
         return "dout" in self.keywords
 
     def variant(self, differentiated: bool) -> Variant:
-        """As `hello` lists it; `differentiated`: its framework finds the gradients."""
+        """Returns the variant for `hello`. `differentiated`: its framework computes gradients."""
         directions: tuple[str, ...] = DIRECTIONS
         if self.needs_dout:
             directions = ("backward", "both")
@@ -62,7 +62,7 @@ class Function:
         return Variant(**{**found, **self.tells}, parameters=self.parameters)
 
     def bound(self, problem: Problem, params: Mapping[str, Any]) -> Callable[..., Any]:
-        """The function of `q, k, v` and, where it makes gradients, `dout`."""
+        """Binds all but `q, k, v` and, if the call computes gradients itself, `dout`."""
         function = self.function
         given = {name: value for name, value in params.items() if name in self.parameters}
         if "problem" in self.keywords:
@@ -74,7 +74,7 @@ class Function:
         return lambda q, k, v: function(q, k, v, **given)
 
     def several(self, returned: Any, problem: Problem) -> tuple[Any, ...]:
-        """The results of a call, as those that the problem has, counted."""
+        """Returns the results of a call as a tuple. Raises Failed if their number is wrong."""
         names = problem.results if self.makes_gradients else ("out",)
         results = tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)
         if len(results) != len(names):
@@ -88,8 +88,8 @@ class Function:
     def check(
         self, results: tuple[Any, ...], problem: Problem, dtype: Any, array: type | None = None
     ) -> None:
-        """Holds results, in the layout of the problem, to their shapes and the dtype; and to be
-        an `array`, where one is named, and no subclass of it."""
+        """Raises Failed unless results have the shapes of the problem's layout and the dtype, and,
+        if `array` is given, that exact type: a subclass may compute later."""
         names = problem.results if len(results) > 1 else ("out",)
         for name, result in zip(names, results, strict=True):
             shape, kind = problem.laid_out(name), type(result).__name__
@@ -115,7 +115,7 @@ class Function:
 
 
 def begins_with_tensors(function: Any) -> bool:
-    """True if its first parameters are called `q, k, v`."""
+    """True if the function's first parameters are named `q, k, v`."""
     try:
         names = list(inspect.signature(function).parameters)
     except (TypeError, ValueError):
@@ -173,7 +173,7 @@ def read(where: str, function: Any) -> Function:
 
 
 def hints_of(function: Any) -> dict[str, Any]:
-    """Annotations with their names looked up; none where one of them cannot be."""
+    """Returns the resolved annotations of a function; empty if one cannot be resolved."""
     target = function if inspect.isroutine(function) else inspect.unwrap(function)
     try:
         return typing.get_type_hints(target)
@@ -182,7 +182,7 @@ def hints_of(function: Any) -> dict[str, Any]:
 
 
 def kind_of(parameter: inspect.Parameter, annotation: Any) -> Any:
-    """The settings of a keyword: `"integer"`, or the words of a `Literal`; `None`: not."""
+    """Returns `"integer"`, the strings of a `Literal`, or `None` if a case cannot set it."""
     if typing.get_origin(annotation) is typing.Literal:
         words = typing.get_args(annotation)
         return words if all(isinstance(word, str) for word in words) else "integer"
@@ -192,7 +192,7 @@ def kind_of(parameter: inspect.Parameter, annotation: Any) -> Any:
 
 
 def framework_of(annotation: Any) -> str | None:
-    """The framework of an array type; an annotation in quotes is taken as it is written."""
+    """Returns the framework of an array type, or None. A quoted annotation is read as text."""
     module = annotation if isinstance(annotation, str) else getattr(annotation, "__module__", "")
     root = str(module).partition(".")[0].strip("\"' ")
     root = {"jaxlib": "jax"}.get(root, root)

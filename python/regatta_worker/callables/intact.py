@@ -1,8 +1,8 @@
-"""Finds what the code under test changed in the clock, the interpreter's hooks or this package.
+"""Finds changes by the code under test in modules that time and check it, this package included.
 
-By identity: an object in the place of a function is found as well as a function, and so is other
-code in the function itself. Native code can still change both; the clock outside of the worker
-bounds what it gains (docs/TIMING.md).
+Compares by identity: finds any object that replaces a function, and replaced code within a
+function. Native code can still change both. The harness's own clock, outside of the worker, limits
+the gain from that (docs/TIMING.md).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 WATCHED = ("time", "json", "json.encoder", "random")
-"""Modules beside this package's by which calls are timed and checked."""
+"""Modules, other than this package's, that the timing and the checks use."""
 
 OF_ZONE = ("altzone", "daylight", "timezone", "tzname")
-"""Variables that `time.tzset` sets again. Libraries call it as they are imported, pandas and
-dateutil among them."""
+"""Variables that `time.tzset` reassigns. Some libraries, such as pandas and dateutil, call it
+when they are imported."""
 
 _MISSING = object()
 
@@ -26,12 +26,12 @@ Parts = dict[str, Any]
 
 
 class _Module:
-    """The parts of a module, of its classes and of its functions, as they were."""
+    """A record of the members of a module and of its classes, and the code of its functions."""
 
     def __init__(self, module: ModuleType) -> None:
         self.module = module
         self.spaces: list[tuple[str, Any, Parts]] = []
-        """A prefix of names, what has them now, and they as they were."""
+        """A prefix for names, the current namespace, and its recorded members."""
         self.codes: list[tuple[str, FunctionType, Any]] = []
         self._add("", vars(module))
 
@@ -49,7 +49,7 @@ class _Module:
                 self._add(f"{name}.", vars(value))
 
     def replaced(self) -> str:
-        """The first part that is another, or an empty text."""
+        """Returns the name of the first replaced member; empty if there isn't one."""
         for prefix, space, parts in self.spaces:
             for name, value in parts.items():
                 if space.get(name, _MISSING) is not value:
@@ -61,11 +61,11 @@ class _Module:
 
 
 _known: dict[str, _Module] = {}
-"""Each module, as it was before the code under test ran."""
+"""The record of each module from before the code under test ran."""
 
 
 def note() -> None:
-    """Remembers the modules that are new."""
+    """Records modules of this package, and those of `WATCHED`, that are not recorded yet."""
     for name, module in list(sys.modules.items()):
         own = name.startswith("regatta_worker.") or name in WATCHED
         if own and name not in _known and isinstance(module, ModuleType):
@@ -73,8 +73,8 @@ def note() -> None:
 
 
 def replaced(file: str | None) -> str:
-    """The part that was replaced, or an empty text. Torch makes parts of its own late: there a part
-    counts if the code of this file defined it."""
+    """Returns the name of a replaced member; empty if there isn't one. torch.cuda adds members of
+    its own late, so that one only counts if the code in `file` defined it."""
     for name, known in _known.items():
         if sys.modules.get(name) is not known.module:
             return name
@@ -89,7 +89,7 @@ def replaced(file: str | None) -> str:
 
 
 def _functions(name: str, value: Any) -> Iterator[tuple[str, FunctionType]]:
-    """A function, or the functions of a class, by name."""
+    """Yields a function, or each function of a class, with its name."""
     if isinstance(value, FunctionType):
         yield name, value
     if isinstance(value, type):

@@ -15,9 +15,9 @@ from regatta_worker.problem.variant import Variant
 
 
 class JaxFunctions(Guarded, JaxWorker):
-    """A function is jitted; gradients are `jax.vjp`'s, of one that does not name `dout`."""
+    """Functions are jitted. `jax.vjp` computes the gradients of one that does not take `dout`."""
 
-    # Any other exception is a mistake of the function's, which no suite may allow.
+    # Any other exception is an error of the function, which a suite cannot permit.
     REFUSALS = (NotImplementedError,)
     functions: dict[str, Function]
 
@@ -32,7 +32,7 @@ class JaxFunctions(Guarded, JaxWorker):
     def attend(
         self, problem: Problem, variant: str, params: Mapping[str, Any]
     ) -> tuple[JaxFunction, JaxFunction | None]:
-        """The function; its results are held to their shapes while it is traced."""
+        """Returns the function, which checks the shapes of its results while it is traced."""
         function = self.functions[variant]
         bound = function.bound(problem, params)
 

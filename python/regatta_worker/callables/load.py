@@ -1,4 +1,4 @@
-"""The code that a suite names: imported, its functions found, and served by their framework."""
+"""Imports the code that a suite names, finds its functions, and serves them by framework."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ class Target:
     """The code that `workers.NAME` of a suite names."""
 
     name: str
-    """The worker's."""
+    """The worker's name."""
     file: str | None = None
     module: str | None = None
     function: str | None = None
 
     @property
     def code(self) -> str:
-        """The file or the module, for messages."""
+        """The file or module, for messages."""
         return self.file or self.module or ""
 
     @property
     def folder(self) -> str:
-        """The folder in which code is looked for first."""
+        """The folder that is searched first for modules."""
         return os.getcwd() if self.file is None else str(Path(self.file).resolve().parent)
 
     def where(self, function: str) -> str:
@@ -51,14 +51,14 @@ class Target:
 
 @functools.cache
 def imported(target: Target) -> ModuleType:
-    """The code, imported once, of which forks have their part.
+    """Imports the code, once for this process and its forks.
 
-    Raises Failed, in words that say where, for whatever is wrong there.
+    Raises Failed, with the place of the error, for any exception in the code.
     """
     try:
         if target.file is not None:
             return _from_file(target, Path(target.file))
-        # As `python -m` finds it: from the folder that regatta was started in.
+        # Found as by `python -m`: from the folder in which regatta was started.
         sys.path.insert(1, target.folder)
         sys.path.append(os.path.abspath("src"))
         return importlib.import_module(target.code)
@@ -81,9 +81,9 @@ def _from_file(target: Target, path: Path) -> ModuleType:
             f"{path} has the name of the module `{name}` of {other}, which it would hide from "
             f"all that import it; call the file something else"
         )
-    # As Python does for a script; behind this package itself.
+    # As Python does for a script, but after this package.
     sys.path.insert(1, target.folder)
-    # Behind what is installed: a project's own packages, which need no installation.
+    # After installed packages, so that a project's own packages need no installation.
     sys.path += [os.getcwd(), os.path.abspath("src")]
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:
@@ -99,7 +99,7 @@ def _from_file(target: Target, path: Path) -> ModuleType:
 
 
 def _of_that_name(name: str, path: Path) -> str:
-    """The origin of another module of this name; empty without one."""
+    """Returns the origin of another module named `name`; empty if there isn't one."""
     if name == "__main__" or name in sys.builtin_module_names:
         return "Python itself"
     if not name.isidentifier() or (found := importlib.util.find_spec(name)) is None:
@@ -111,7 +111,7 @@ def _of_that_name(name: str, path: Path) -> str:
 
 
 def not_imported(target: Target, error: BaseException) -> str:
-    """Why the code cannot be imported, and what would help."""
+    """Returns a message with the reason why the code cannot be imported, and the fix."""
     words = f"{target.code} cannot be imported: {placed(target.file, error)}"
     if isinstance(error, ModuleNotFoundError) and error.name:
         package = error.name.partition(".")[0]
@@ -131,8 +131,8 @@ def not_imported(target: Target, error: BaseException) -> str:
 
 
 def placed(file: str | None, error: BaseException) -> str:
-    """An exception in a line, with the last line of the file that it came through."""
-    # Without the notes that are added to exceptions: they may be of any length.
+    """Returns an exception as one line, with the last line of `file` in its traceback."""
+    # Only the first line, as messages with notes may be of any length.
     first = next(iter(str(error).strip().splitlines()), "")
     words = f"{type(error).__name__}: {first}".removesuffix(": ")
     if isinstance(error, SyntaxError):
@@ -148,9 +148,9 @@ def placed(file: str | None, error: BaseException) -> str:
 
 
 def functions(target: Target) -> tuple[dict[str, Function], dict[str, OperatorFunction]]:
-    """Those that are called with q, k and v, and those that may compute a declared operator: the
-    one that is named, or each public one of the module's own; what it imports is from others."""
-    # Read when JAX's backend starts, which the code may do while it is imported: see
+    """Returns functions called with q, k and v, and those that may compute a declared operator.
+    They are the named function, or all public ones that the module itself defines."""
+    # JAX's backend reads the variable when it starts, which importing the code may cause: see
     # libraries/jax.py.
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     module, name = imported(target), target.function
@@ -162,7 +162,7 @@ def functions(target: Target) -> tuple[dict[str, Function], dict[str, OperatorFu
     there = f"there are {', '.join(own)}" if own else "it has none"
     if name is not None and getattr(module, name, None) is None:
         raise Failed(f"{target.code} has no function `{name}`; {there}")
-    # An id of a case has letters of ASCII alone.
+    # A case's id can only contain ASCII.
     public = {name: thing for name, thing in own.items() if name.isascii() and name[0] != "_"}
     chosen = public if name is None else {name: getattr(module, name)}
     native, operators = {}, {}
@@ -187,8 +187,8 @@ def functions(target: Target) -> tuple[dict[str, Function], dict[str, OperatorFu
 
 
 def framework(found: Iterable[Function | OperatorFunction]) -> str:
-    """The framework of the functions' arrays: as annotated; else CuPy where importing
-    the code imported it, else torch, else jax, else numpy."""
+    """Returns the framework of the functions' arrays: the annotated one, or else the first of
+    CuPy, torch and JAX that importing the code imported, or else NumPy."""
     annotated = {function.framework: function.where for function in found if function.framework}
     if len(annotated) > 1:
         listed = " and ".join(f"{where} takes {name}" for name, where in annotated.items())
@@ -213,9 +213,9 @@ def open_worker(target: Target) -> Worker:
             return cast("Worker", made and made())
         worker = operator_worker(name) if made is None else None
     except ModuleNotFoundError as error:
-        # The framework that an annotation names; one that the code imports is there.
+        # Only an annotated framework can be missing: an imported one is installed.
         raise Failed(not_imported(target, error)) from error
-    # The framework is imported by now, and says what it has.
+    # The framework is imported by now, so its types are known.
     operators = {key: function.on(name) for key, function in operators.items()}
 
     def served() -> Any:
@@ -225,17 +225,17 @@ def open_worker(target: Target) -> Worker:
 
 
 def begin(target: Target) -> None:
-    """Imports the libraries with which the code begins, and none of the user's."""
+    """Imports the libraries with which the code begins, but no code of the user's."""
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     path = None if target.file is None else Path(target.file)
     sys.path.insert(1, target.folder)
     try:
         import_libraries(path.read_bytes() if path else f"import {target.code}".encode())
     except OSError:
-        # Whoever imports it says so.
+        # The real import will report this.
         pass
     finally:
-        # The code is found later as without this.
+        # The search for the code must later work as without this call.
         sys.path.remove(target.folder)
     if (name := framework(())) in sys.modules:
         _import_framework(name)
@@ -258,23 +258,23 @@ def _import_framework(name: str) -> None:
 
 
 WATCHED_S = 0.05
-"""The time that threads are watched between two calls, where there are any of Python's."""
+"""Seconds for which threads are watched between two calls, if Python has other threads."""
 
 GLANCED_S = 0.01
-"""The same where there are others alone."""
+"""Seconds for which threads are watched if none of the others are Python's."""
 
 WORKING = 0.02
-"""A thread of Python's works that takes more than this share of a core."""
+"""Share of a core above which a Python thread counts as working."""
 
 SPINNING = 0.5
-"""The same for any other thread: pools of libraries spin for a while after a call."""
+"""The same share for other threads: thread pools of libraries spin for a while after a call."""
 
 SETTLED_S = 0.3
-"""After so long they do not."""
+"""Seconds after which such thread pools have stopped spinning."""
 
 
 def working_thread() -> str:
-    """The name of a thread that works although no call is made; empty without one."""
+    """Returns the name of a thread that works while no call is made; empty if none does."""
     named = {thread.native_id: thread.name for thread in threading.enumerate()}
     watched_s = WATCHED_S if len(named) > 1 else GLANCED_S
     for number, share in _shares(watched_s).items():
@@ -288,10 +288,10 @@ def working_thread() -> str:
 
 
 def _shares(watched_s: float) -> dict[int, float]:
-    """By the system's number, what each thread but this one takes of a core while it is watched."""
+    """Watches for `watched_s` seconds. Returns each other thread's share of a core by native id."""
     own = threading.get_native_id()
     with contextlib.suppress(OSError):
-        # The clock of a thread by its number, as `MAKE_THREAD_CPUCLOCK` of Linux has it.
+        # The CPU clock of a thread by its id, as Linux's `MAKE_THREAD_CPUCLOCK` forms it.
         numbers = [int(name) for name in os.listdir("/proc/self/task")]
         clocks = {number: ~number << 3 | 6 for number in numbers if number != own}
         before = {number: _seconds(clock) for number, clock in clocks.items()}
@@ -303,27 +303,27 @@ def _shares(watched_s: float) -> dict[int, float]:
 
 
 def _seconds(clock: int) -> float:
-    """CPU time of a thread; 0 of one that has ended."""
+    """Returns the CPU time of a thread in seconds; 0 if it has ended."""
     with contextlib.suppress(OSError):
         return time.clock_gettime(clock)
     return 0.0
 
 
 class Guarded:
-    """Before a worker among its bases: serves somebody's functions, and says what goes wrong in
-    one, with the line of theirs that it came through."""
+    """A mixin, to precede a worker among base classes. Serves a user's functions, and reports an
+    error in one with the line of the user's code."""
 
     _variant: str
     """The function of the prepared case, for messages."""
 
     def __init__(self, target: Target, functions: Any, *given: Any) -> None:
-        """`given` are the arguments of the worker."""
+        """`given` are the arguments of the worker's constructor."""
         super().__init__(*given)
         self.NAME, self.TESTED = target.name, target.code
         self._target, self.functions = target, functions
 
     def prepare(self, request: Message) -> Message:
-        """Prepares the case as the worker does, which makes the first call."""
+        """Prepares the case by the worker, which makes the first call."""
         worker: Any = super()
         where = self._target.where(request.get("variant", ""))
         try:
@@ -336,7 +336,7 @@ class Guarded:
 
     @contextlib.contextmanager
     def _placed(self, where: str) -> Iterator[None]:
-        """Raises Failed, in words that say where, for what the code raises."""
+        """Raises Failed, with the place of the error, for an exception of the code."""
         try:
             yield
         except (Failed, Lost, Unavailable, Unsupported, NotImplementedError):
@@ -346,8 +346,8 @@ class Guarded:
             raise Failed(f"{where}: {placed(self._target.file, error)}") from error
 
     def measure(self, request: Message) -> Message:
-        """Takes samples as the worker does. Raises Failed where the code changes what times and
-        checks it, or works between the calls."""
+        """Takes samples by the worker. Raises Failed if the code replaced parts that time and check
+        it, or works between calls."""
         worker: Any = super()
         with self._placed(self._variant):
             measured: Message = worker.measure(request)
@@ -360,7 +360,7 @@ class Guarded:
         return measured
 
     def repeat(self, calls: int, core: int | None, graph: bool, step: str = "call") -> Message:
-        """Makes calls as the worker does, and checks likewise what times them."""
+        """Makes calls by the worker. After `check`, also checks the parts that time them."""
         worker: Any = super()
         repeated: Message = worker.repeat(calls, core, graph, step)
         if "errors" in repeated:
@@ -368,6 +368,6 @@ class Guarded:
         return repeated
 
     def check_intact(self) -> None:
-        """Raises Failed where the code replaced what times and checks it."""
+        """Raises Failed if the code replaced parts that time and check it."""
         if name := intact.replaced(imported(self._target).__file__):
             raise Failed(f"{self._variant} replaced {name}, by which it is timed and checked")

@@ -1,4 +1,4 @@
-"""Functions of NumPy arrays, on the host and by its clock."""
+"""Functions of NumPy arrays, run on the host and timed by its clock."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Results = tuple[np.ndarray, ...]
 
 
 class OnNumpy(CaseWorker[CaseType]):
-    """Common to the workers on NumPy. Their cases have a function, `bound`, and its `arguments`."""
+    """Shared by the workers on NumPy. Their cases have a function `bound` and its `arguments`."""
 
     packages = ("numpy",)
 
@@ -47,7 +47,7 @@ class OnNumpy(CaseWorker[CaseType]):
 
 @dataclass(kw_only=True)
 class NumpyCase(Case):
-    """A prepared case; `tensors` are its inputs, logical, and lie where they lie."""
+    """A prepared case. `tensors` are its inputs in logical shape, in the memory of `arguments`."""
 
     problem: Problem
     function: Function
@@ -60,7 +60,7 @@ class NumpyCase(Case):
 
 
 class NumpyFunctions(Guarded, OnNumpy[NumpyCase]):
-    """Gradients are those that a function makes itself."""
+    """Serves functions of NumPy arrays, which must compute gradients themselves."""
 
     DTYPES: Mapping[str, Any] = {"f32": np.float32, "f16": np.float16}
     functions: dict[str, Function]
@@ -95,7 +95,7 @@ class NumpyFunctions(Guarded, OnNumpy[NumpyCase]):
         return case.tensors
 
     def input_sets(self, case: NumpyCase) -> InputSets:
-        """Each sample has a set of its own, written where that before lay."""
+        """Each sample has its own set, written into the memory of the previous one."""
 
         def put(number: int) -> None:
             for name, tensor in case.tensors.items():

@@ -1,4 +1,4 @@
-"""Functions of torch tensors, on everything that libraries on torch share."""
+"""Functions of torch tensors, served by the code that libraries on torch share."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from regatta_worker.protocol.channel import Failed
 preload = import_autograd
 
 HELD = 1 << 41
-"""Sets of inputs from here on are no sample's."""
+"""Number from which on sets of inputs are never used by samples."""
 
 LOOKED_AT = 1 << 16
-"""Elements of each result, about, that are looked at while a stream is held."""
+"""Approximate number of elements that are read from each result while a stream is held."""
 
 HELD_CYCLES = (6_000_000, 60_000_000)
-"""For so long a stream is held, about 3 ms; and about 30 where a call takes longer to issue."""
+"""GPU cycles for which a stream is held: about 3 ms, or 30 ms if issuing the call takes longer."""
 
 
 class TorchFunctions(Guarded, TorchWorker):
-    """Gradients are autograd's, of a function that does not name `dout`."""
+    """Serves functions of tensors. Autograd differentiates those that do not take `dout`."""
 
     DIFFERENTIATED = True
 
     def __init__(self, target: Target, functions: dict[str, Function]) -> None:
-        # Any other exception is a mistake of the function's, which no suite may allow.
+        # Any other exception is an error of the function, which a suite cannot permit.
         library = Library(target.name, refusals=(NotImplementedError,))
         for name, function in functions.items():
             build = functools.partial(self.call_of, function)
@@ -69,7 +69,7 @@ class TorchFunctions(Guarded, TorchWorker):
         return super().named(case, tuple(map(problem.turned, results)))
 
     def check_order(self, case: TorchCase, sets: InputSets) -> None:
-        """Raises Failed where a result is there while the call's own stream is held."""
+        """Raises Failed if a result already exists while the call's own stream is held."""
         if self.gpu is None:
             return
         problem, other = case.problem, torch.cuda.Stream()
@@ -92,7 +92,7 @@ class TorchFunctions(Guarded, TorchWorker):
             if not held.query():
                 break
         else:
-            # The call waited for the device: its host time is in its time.
+            # The call waited for the device, so its time includes its host time.
             return
         self.wait()
         for result, then in zip(results, early, strict=True):

@@ -1,1 +1,1 @@
-"""Operators that a suite declares as data: inputs, the functions that compute them, references."""
+"""Operators that a suite declares as data: their inputs, functions and references."""

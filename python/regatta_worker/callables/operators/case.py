@@ -1,7 +1,7 @@
-"""The life of a case of a declared operator: what frameworks share.
+"""Serves cases of declared operators; the part that all frameworks share.
 
-Results are written for the harness, which compares them with a reference in a process of its own or
-with the other side's. So nothing here computes what is right.
+Results are written for the harness, which compares them with those of a reference in a separate
+process, or of the other side. So nothing here computes correct results.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from regatta_worker.problem.variant import Variant
 from regatta_worker.protocol.channel import Failed, Message, Unsupported, required
 
 STEP = 0.6180339887498949
-"""By what part of its first axis a tensor's contents lie further on than a sample before: the
-golden section comes back to no place it had."""
+"""Part of its first axis by which a tensor is rotated more in each sample than in the one before.
+Multiples of the golden section never repeat a position."""
 
 LOOKED_AT = 1 << 12
-"""Elements of each result, about, that are looked at when a call has returned."""
+"""Approximate number of elements that are copied from each result after a call returns."""
 
 
 @dataclass(kw_only=True)
@@ -38,28 +38,28 @@ class OperatorCase(Case):
     operands: Operands
     where: str
     given: dict[str, Any]
-    """The tensors, by the names of the inputs."""
+    """The inputs' tensors by name."""
     bound: Callable[..., Any]
-    """The call, of `arguments`."""
+    """The function that is timed, called with `arguments`."""
     arranged: Callable[[], list[Any]]
-    """The arguments that follow from `given`: for backward, forward is run."""
+    """Makes the arguments from `given`. For backward, this runs forward."""
     folder: str | None
-    """The folder into which results are written."""
+    """The folder for results; None: they are not written."""
     arguments: list[Any] = field(default_factory=list)
     by_autograd: bool = False
-    """As `on_torch.case.Call` has it."""
+    """The same as in `on_torch.case.Call`."""
     earlier_stream: bool = False
     drawn: dict[int, dict[str, Any]] = field(default_factory=dict)
-    """By set, the inputs that were drawn while samples are taken."""
+    """Inputs that were drawn while samples are taken, by number of the set."""
     changes: int = 0
-    """The number of times that a set was put in place."""
+    """Number of times that a set was put in place during the samples."""
 
     def call(self) -> Any:
         return self.bound(*self.arguments)
 
 
 class RestoredInputs(Inputs):
-    """The inputs of the first set, put in place again before each sample."""
+    """Restores the inputs of the first set before each sample."""
 
     def __init__(self, sets: InputSets) -> None:
         super().__init__()
@@ -72,51 +72,51 @@ class RestoredInputs(Inputs):
 
 
 class OperatorWorker(CaseWorker[OperatorCase]):
-    """Serves functions of declared operators. A framework says how arrays are made."""
+    """Serves functions of declared operators. A subclass handles the arrays of a framework."""
 
     functions: Mapping[str, OperatorFunction]
 
-    # The answers of a framework.
+    # To be implemented by a framework.
 
     def array(self, tensor: InputTensor, seed: int) -> Any:
-        """An input in the set of a seed, as the function is given it. Raises Unsupported for a type
-        that the framework does not have."""
+        """Makes an input in the set of a seed, as it is passed to the function. Raises Unsupported
+        for a type that the framework lacks."""
         raise NotImplementedError
 
     def replaced(self, given: Any, source: Any, rows: int) -> Any:
-        """The array with the contents of `source`, so many rows further on: where the framework can
-        write into it, `given`."""
+        """Returns an array with the contents of `source`, rotated by `rows` rows. It is `given`,
+        overwritten, if the framework can write into arrays."""
         raise NotImplementedError
 
     def host(self, value: Any) -> np.ndarray:
-        """A result on the host: as int64 where its elements are whole, else as float32."""
+        """Copies a result to the host: integers and bool as int64, floats as float32."""
         raise NotImplementedError
 
     def check_type(self, case: OperatorCase, name: str, value: Any, dtype: str) -> None:
-        """Raises Failed for a result that is of another type, or no plain array where the framework
-        has others."""
+        """Raises Failed for a result with another type of elements, or, in frameworks that have
+        subclasses of arrays, of such a class."""
         if value.dtype != self.DTYPES[dtype]:
             raise Failed(
                 f"{case.where} returned {name} as {value.dtype}; the operator's is {dtype}"
             )
 
     def same(self, given: Any, drawn: Any) -> bool:
-        """True if an input still has the contents that were put there."""
+        """True if the input `given` still has the contents `drawn`."""
         raise NotImplementedError
 
     def adapted(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function of this framework's arrays, as one of the arrays that are made here."""
+        """Adapts a function to the arrays of `array`, if it takes arrays of another framework."""
         return function
 
     def differentiate(self, case: OperatorCase, gradients: Gradients) -> None:
-        """Makes the call of a function one of its gradients, or of both."""
+        """Replaces the case's call by one that computes gradients, or outputs and gradients."""
         raise Unsupported("NumPy and CuPy differentiate no function: let it take `dout`")
 
     def called_first(self, case: OperatorCase) -> tuple[Any, Message]:
-        """The results of the first call, and the members of `prepared` about it."""
+        """Makes the first call. Returns its results, and the members of `prepared` about it."""
         return first_call(case.call, self.wait)
 
-    # The requests.
+    # Requests.
 
     def variants(self) -> dict[str, Variant]:
         return {name: function.variant() for name, function in self.functions.items()}
@@ -131,7 +131,7 @@ class OperatorWorker(CaseWorker[OperatorCase]):
         scalars = function.accepted(operands)
         given = {one.name: self.array(one, required(wire, "seed")) for one in operands.inputs}
         called = self.adapted(function.function)
-        # Those that a framework finds.
+        # None if the function computes the gradients itself.
         gradients = None if function.computes(operands.gradients) else operands.gradients
         names = tuple(name for name in given if not (gradients and name in gradients.given))
 
@@ -163,14 +163,14 @@ class OperatorWorker(CaseWorker[OperatorCase]):
         return {"effective": dict(params), "errors": {}, "probes": {}} | first
 
     def named(self, case: OperatorCase, results: Any) -> dict[str, Any]:
-        """The results by name. Raises Failed where one is not what the operator declares."""
+        """Returns the results by name. Raises Failed if one differs from its declaration."""
         named = case.operands.results(case.where, results, case.given)
         for output in case.operands.outputs:
             self.check_type(case, output.name, named[output.name], output.dtype)
         return named
 
     def write(self, case: OperatorCase, results: Any) -> None:
-        """Writes results for the harness."""
+        """Writes results to the case's folder for the harness."""
         named = self.named(case, results)
         for output in case.operands.outputs:
             if case.folder is not None:
@@ -181,17 +181,17 @@ class OperatorWorker(CaseWorker[OperatorCase]):
         return InputSets(case, put, self.no_memory, in_turn(max(3, case.sets)))
 
     def put_in_place(self, case: OperatorCase, number: int) -> None:
-        """Puts a set in place of the one before, the contents of a state too.
+        """Replaces the inputs, including states, by set `number`.
 
-        Sets are drawn once and put in place in turn. In each sample but the last their rows lie
-        further on, the end put before the beginning, so that no two samples have the same contents.
+        Sets are drawn once and used in turn. Except in set 0 and `LAST`, each tensor's rows are
+        rotated by a different distance each time, so that samples on a set differ in contents.
         """
         case.changes += 1
         if number not in case.drawn:
             seed, inputs = seed_of(case.seed, number), case.operands.inputs
             case.drawn[number] = {one.name: self.array(one, seed) for one in inputs}
         along = 0.0 if number in (0, LAST) else case.changes * STEP % 1.0
-        # First what was made of the old contents, which would keep their memory.
+        # First frees arguments that were made from the old contents.
         case.arguments = []
         for name, source in case.drawn[number].items():
             rows = int(source.shape[0] * along) if source.shape else 0
@@ -225,22 +225,22 @@ class OperatorWorker(CaseWorker[OperatorCase]):
         return measured | reply | {"checked": {"seed": seed, "errors": {}, "probes": {}}}
 
     def some(self, case: OperatorCase, results: Any) -> dict[str, np.ndarray]:
-        """Some elements of each result, copied."""
+        """Returns copies of some elements of each result."""
         flat = {name: self.flat(value) for name, value in self.named(case, results).items()}
         return {name: np.array(value) for name, value in flat.items()}
 
     def flat(self, value: Any) -> np.ndarray:
-        """About `LOOKED_AT` elements of a result, on the host."""
+        """Returns about `LOOKED_AT` elements of a result, on the host."""
         line = value.reshape(-1)
         return self.host(line[:: max(1, line.shape[0] // LOOKED_AT)])
 
     def check_given(self, case: OperatorCase, number: int) -> None:
-        """Raises Failed where the last call wrote into an input that is no state."""
+        """Raises Failed if the last call wrote into an input that is not a state."""
         for one in case.operands.inputs:
             if one.role == "state":
                 continue
             if not self.same(case.given[one.name], case.drawn[number][one.name]):
-                # Gradients by a state are refused.
+                # With gradients, an input cannot be declared a state.
                 state = "" if case.operands.gradients else ', or declare it with role = "state"'
                 raise Failed(
                     f"the call wrote into its input {one.name}, which is its caller's: write into "

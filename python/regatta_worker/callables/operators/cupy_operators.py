@@ -16,7 +16,7 @@ from regatta_worker.protocol.channel import Failed, Unsupported
 
 
 class CupyOperators(TorchOperators):
-    """Inputs, clock and checks are torch's; arrays are handed over without a copy."""
+    """Uses the inputs, clock and checks of torch, and passes arrays without a copy."""
 
     def array(self, tensor: InputTensor, seed: int) -> torch.Tensor:
         if tensor.dtype in ("bf16", *FLOATS_OF_8_BITS):
@@ -33,7 +33,7 @@ class CupyOperators(TorchOperators):
         def view(value: Any) -> Any:
             if not isinstance(value, torch.Tensor):
                 return value
-            # The inputs of a case stay where they are: their views are made once.
+            # A case's inputs stay in place, so that their views are made only once.
             if id(value) not in views:
                 views[id(value)] = cupy.from_dlpack(value)
             return views[id(value)]
@@ -42,7 +42,7 @@ class CupyOperators(TorchOperators):
             return torch.from_dlpack(value) if isinstance(value, cupy.ndarray) else value
 
         def called(**given: Any) -> Any:
-            # The function queues its work on torch's own stream, which the clock sees.
+            # The function queues its work on torch's current stream, which the clock observes.
             with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
                 returned = function(**{name: view(value) for name, value in given.items()})
             several = isinstance(returned, (tuple, list))

@@ -1,6 +1,6 @@
-"""Contents of a declared operator's inputs, drawn as crates/worker/src/operator/draw.rs draws them.
+"""Draws the contents of a declared operator's inputs, like crates/worker/src/operator/draw.rs.
 
-An element is a pure function of the seed, the input's name and its index; tests/vectors/draws.json
+An element is a pure function of the seed, the input's name and the index. tests/vectors/draws.json
 has elements of each draw.
 """
 
@@ -14,15 +14,15 @@ import numpy as np
 from regatta_worker.problem.numbers import ALL, GOLDEN, mixed
 
 CHUNK = 1 << 20
-"""Elements that are made at a time."""
+"""Number of elements that are made at a time."""
 
 NORMAL_MEAN = 262_140.0
 NORMAL_DEVIATION = math.sqrt(8.0 * (65536.0 * 65536.0 - 1.0) / 12.0)
-"""The deviation of a sum of eight whole numbers of 16 bits."""
+"""Mean and standard deviation of a sum of eight uniform 16-bit integers."""
 
 
 def stream(seed: int, name: str) -> int:
-    """The random stream of an input in a seed's set: FNV-1a of its name, mixed with the seed."""
+    """Returns the start of an input's random stream: FNV-1a of its name, mixed with the seed."""
     hashed = 0xCBF29CE484222325
     for byte in name.encode():
         hashed = ((hashed ^ byte) * 0x0000_0100_0000_01B3) & ALL
@@ -30,7 +30,7 @@ def stream(seed: int, name: str) -> int:
 
 
 def words(start: int, index: np.ndarray, which: int) -> np.ndarray:
-    """Word 0 or 1 of elements: SplitMix64's outputs."""
+    """Returns word 0 or 1 (`which`) of each element: outputs of SplitMix64."""
     z = (index * np.uint64(2) + np.uint64(which + 1)) * np.uint64(GOLDEN) + np.uint64(start)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -38,12 +38,12 @@ def words(start: int, index: np.ndarray, which: int) -> np.ndarray:
 
 
 def unit(start: int, index: np.ndarray) -> np.ndarray:
-    """Uniform in [0, 1)."""
+    """Draws uniform values in [0, 1)."""
     return (words(start, index, 0) >> np.uint64(11)).astype(np.float64) / float(1 << 53)
 
 
 def normal(start: int, index: np.ndarray) -> np.ndarray:
-    """Mean 0, variance 1: a sum of eight numbers of 16 bits, exact in every language."""
+    """Draws values of mean 0, variance 1: sums of eight 16-bit integers, exact in any language."""
     total = np.zeros(index.shape, dtype=np.uint64)
     for which in (0, 1):
         word = words(start, index, which)
@@ -53,14 +53,14 @@ def normal(start: int, index: np.ndarray) -> np.ndarray:
 
 
 def permutation(start: int, count: int) -> np.ndarray:
-    """`0..count` in the order of their first words."""
+    """Returns the integers `0..count`, sorted by their first words."""
     return np.argsort(words(start, np.arange(count, dtype=np.uint64), 0), kind="stable")
 
 
 def values(tensor: Any, seed: int) -> np.ndarray:
-    """All elements of an input in the set of a seed, float64, not yet rounded to its type.
+    """Returns all elements of an `InputTensor` in the set of a seed, as float64.
 
-    `tensor` is an `InputTensor`.
+    They are not yet rounded to the tensor's type.
     """
     if tensor.scales is not None:
         scaled = tensor.scales
@@ -97,9 +97,9 @@ def values(tensor: Any, seed: int) -> np.ndarray:
 
 
 def shared_exponents(made: np.ndarray, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Powers of two for blocks of values of a type of 8 bits, in the shape of a scale of e8m0:
-    2**(floor(log2(largest)) - emax) by the largest absolute value of a block and the exponent of
-    the type's largest number (OCP Microscaling Formats v1.0, section 6.3); from 2**-127 on."""
+    """Returns 2**(floor(log2(largest)) - emax), at least 2**-127, for each block of values of an
+    8-bit type, in the shape of an e8m0 scale: `largest` is the block's largest absolute value, emax
+    the exponent of the type's largest number (OCP Microscaling Formats v1.0, section 6.3)."""
     extents = zip(made.shape, shape, strict=True)
     blocked = np.abs(made).reshape(
         [n for all_, blocks in extents for n in (blocks, all_ // blocks)]
@@ -111,7 +111,7 @@ def shared_exponents(made: np.ndarray, dtype: str, shape: tuple[int, ...]) -> np
 
 
 def each(kind: str, given: tuple[float, ...], start: int, index: np.ndarray) -> np.ndarray:
-    """Elements that depend on nothing but their own words."""
+    """Draws elements that depend only on their own words."""
     match kind:
         case "normal":
             return given[0] * normal(start, index)
@@ -133,8 +133,8 @@ def each(kind: str, given: tuple[float, ...], start: int, index: np.ndarray) -> 
 
 
 def rounded(made: np.ndarray, dtype: str) -> np.ndarray:
-    """Values as a tensor of this type holds them: bool, int64, or float32, which holds narrow
-    ones."""
+    """Rounds values to a tensor's type. Returns them as bool, int64 for i32 and i64, or float32,
+    which can represent the narrow types."""
     match dtype:
         case "bool":
             return made.astype(np.bool_)
@@ -143,14 +143,14 @@ def rounded(made: np.ndarray, dtype: str) -> np.ndarray:
         case "i8":
             made = np.rint(made).clip(-127, 127)
         case "e4m3" | "e5m2":
-            # The bits behind the leading one, and the exponent below which numbers lie evenly.
+            # Mantissa bits, exponent below which numbers are evenly spaced, largest number.
             bits, least, largest = (3, -6, 448) if dtype == "e4m3" else (2, -14, 57344)
             step = np.ldexp(1.0, np.maximum(np.frexp(made)[1] - 1, least) - bits)
             made = (np.rint(made / step) * step).clip(-largest, largest)
         case "f16":
             made = made.astype(np.float32).astype(np.float16)
         case "bf16":
-            # To nearest even.
+            # Rounds to nearest even.
             encoded = made.astype(np.float32).view(np.uint32)
             odd = (encoded >> np.uint32(16)) & np.uint32(1)
             with np.errstate(over="ignore"):

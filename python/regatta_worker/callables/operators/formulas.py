@@ -1,7 +1,7 @@
 """The references of the built-in operators, in float64 (crates/core/src/suite/operators.toml).
 
-Each is called by the names of its inputs and scalars, whose shapes are declared there;
-`NAME_gradients` by those of the outputs' gradients as well.
+Each is called with its inputs and scalars as keywords; that file declares their shapes.
+`NAME_gradients` takes the gradients of the outputs as well.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 Array = Any
-"""An array of NumPy."""
+"""A NumPy array."""
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
@@ -129,8 +129,8 @@ def gated_delta(
 
 
 def _scores(q: Array, k: Array) -> Array:
-    """Products [batch, heads, seq_q, seq_k] of q [batch, seq_q, heads, width] and k [batch, seq_k,
-    kv_heads, width]; heads / kv_heads heads in a row share a key head."""
+    """Returns products [batch, heads, seq_q, seq_k] of q [batch, seq_q, heads, width] and
+    k [batch, seq_k, kv_heads, width]; heads / kv_heads consecutive heads share a key head."""
     batch, seq_q, heads, width = q.shape
     grouped = q.reshape(batch, seq_q, k.shape[2], -1, width)
     scores = np.einsum("bigrd,bjgd->bgrij", grouped, k, optimize=True)
@@ -138,20 +138,20 @@ def _scores(q: Array, k: Array) -> Array:
 
 
 def _causal(scores: Array) -> Array:
-    """-inf where a query may not see a key: the last query sees all."""
+    """Sets scores to -inf where a query must not see a key. The last query sees all keys."""
     seq_q, seq_k = scores.shape[-2:]
     hidden = np.arange(seq_k) > np.arange(seq_q)[:, None] + seq_k - seq_q
     return np.where(hidden, -np.inf, scores)
 
 
 def _weights(scores: Array) -> Array:
-    """softmax over the last axis."""
+    """Returns the softmax over the last axis."""
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return weights / weights.sum(axis=-1, keepdims=True)
 
 
 def _mixed(weights: Array, v: Array) -> Array:
-    """Sums [batch, seq_q, heads, width] of values [batch, seq_k, kv_heads, width]."""
+    """Returns weighted sums [batch, seq_q, heads, width] of v [batch, seq_k, kv_heads, width]."""
     batch, heads, seq_q, seq_k = weights.shape
     grouped = weights.reshape(batch, v.shape[2], -1, seq_q, seq_k)
     mixed = np.einsum("bgrij,bjgd->bigrd", grouped, v, optimize=True)

@@ -1,4 +1,4 @@
-"""A function that computes a declared operator: it is called by the names of its arguments."""
+"""A function that computes a declared operator. It is called with keyword arguments."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OperatorFunction:
-    """The arguments of its signature."""
+    """A function and the arguments in its signature."""
 
     where: str
     function: Callable[..., Any]
     required: tuple[str, ...]
     optional: tuple[str, ...]
     any: bool
-    """It takes keywords of every name."""
+    """True if it takes keywords of any name."""
     parameters: Mapping[str, Any]
-    """Keywords that a case may set, as `Variant` has them."""
+    """Keywords that a case may set, in the form of `Variant`."""
     whole: frozenset[str]
-    """Arguments that are an `int`."""
+    """Arguments that take an `int`."""
     framework: str | None
     differentiated: bool = False
-    """True if its framework finds the gradients of a call."""
+    """True if its framework can differentiate a call."""
     lacks: Mapping[str, str] = field(default_factory=dict)
-    """Why its framework's arrays cannot have a type of elements, by that type."""
+    """Maps types of elements that its framework lacks to the reason."""
     only_declared: str = ""
-    """Why it computes declared operators alone, where it does."""
+    """The reason why it can only compute declared operators; empty if it isn't limited."""
 
     def arguments(self) -> dict[str, Any]:
-        """As `hello` has them."""
+        """Returns the arguments in the form of `hello`."""
         arguments: dict[str, Any] = {
             "required": list(self.required),
             "optional": list(self.optional),
@@ -68,19 +68,19 @@ class OperatorFunction:
         )
 
     def on(self, framework: str) -> OperatorFunction:
-        """The same with what its framework can do."""
+        """Returns a copy with the abilities of `framework`."""
         differentiated = framework in ("torch", "jax")
         return replace(self, differentiated=differentiated, lacks=lacking(framework))
 
     def computes(self, gradients: Gradients | None) -> bool:
-        """True if it takes the outputs' gradients, and so returns those of the inputs itself."""
+        """True if it takes the outputs' gradients, and so computes those of the inputs itself."""
         takes = {*self.required, *self.optional}
         return gradients is not None and not takes.isdisjoint(gradients.given)
 
     def accepted(self, operands: Operands) -> dict[str, Any]:
-        """The scalars and words of a call, `None` for inputs that it goes without, and its
-        direction where the function names it. Raises Failed where it cannot be called with these
-        operands."""
+        """Returns the scalars and words of a call, `None` for required inputs that the call omits,
+        and the direction, if the function takes it. Raises Failed if the function cannot be called
+        with these operands."""
         if not self.computes(operands.gradients):
             operands, _ = operands.halves()
         given = [one.name for one in operands.inputs] + [*operands.scalars, *operands.words]
@@ -99,13 +99,13 @@ class OperatorFunction:
         return {**self.scalars(operands), **self.choices(operands), **direction}
 
     def choices(self, operands: Operands) -> dict[str, str | None]:
-        """The words of a call, and `None` for each input that it goes without, where its argument
-        has no default."""
+        """Returns the words of a call, and `None` for each input that the call omits and whose
+        argument has no default."""
         left_out = {name: None for name in operands.left_out if name in self.required}
         return {**operands.words, **left_out}
 
     def scalars(self, operands: Operands) -> dict[str, Any]:
-        """The scalars of a call, whole numbers where the function takes an `int`."""
+        """Returns the scalars of a call, as `int` if the function takes an `int`."""
         given: dict[str, Any] = dict(operands.scalars)
         for name in self.whole & given.keys():
             if not float(given[name]).is_integer():
@@ -114,7 +114,7 @@ class OperatorFunction:
         return given
 
     def advice(self, error: Exception, scalars: Mapping[str, Any]) -> str:
-        """The fix where the function used a scalar as a whole number, which is a float."""
+        """Returns the fix if the function used a scalar, which is a float, as an integer."""
         whole = [name for name in scalars.keys() - self.whole if float(scalars[name]).is_integer()]
         is_of_it = isinstance(error, TypeError) and re.search("integer|__index__", str(error))
         if not whole or not is_of_it:
@@ -127,13 +127,13 @@ FLOATS_OF_8_BITS = {
     "e5m2": "float8_e5m2",
     "e8m0": "float8_e8m0fnu",
 }
-"""The names of types that torch and JAX have since some release, and NumPy and CuPy do not have."""
+"""Attributes of newer releases of torch and JAX for these types; NumPy and CuPy lack them."""
 
 NAMES = {"numpy": "NumPy", "cupy": "CuPy", "torch": "this torch", "jax": "this JAX"}
 
 
 def lacking(framework: str) -> dict[str, str]:
-    """Why a framework's arrays cannot have a type of elements, by that type."""
+    """Returns the reason for each type of elements that a framework's arrays cannot have."""
     module = sys.modules["jax.numpy" if framework == "jax" else framework]
     floats = FLOATS_OF_8_BITS.items()
     lacks = {
@@ -145,11 +145,11 @@ def lacking(framework: str) -> dict[str, str]:
 
 
 def read_operator(where: str, function: Any, only_declared: str = "") -> OperatorFunction | None:
-    """The arguments of a function; `None` if nothing is known of them."""
+    """Reads the arguments of a function. Returns `None` if they are unknown."""
     if isinstance(function, type) or not callable(function):
         return None
     if type(function).__module__.partition(".")[0] == "triton":
-        # A kernel, which is launched and not called.
+        # A Triton kernel is launched, not called.
         return None
     try:
         signature = inspect.signature(function)
@@ -185,7 +185,7 @@ def read_operator(where: str, function: Any, only_declared: str = "") -> Operato
 
 
 def called_by_names(function: Callable[..., Any], signature: inspect.Signature) -> Any:
-    """The function as one that takes names, where it takes arguments by their places alone."""
+    """Wraps a function so that its positional-only arguments can be passed by name."""
     parameters = signature.parameters.values()
     places = {one.name: one.default for one in parameters if one.kind is one.POSITIONAL_ONLY}
     if not places:

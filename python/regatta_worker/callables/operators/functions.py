@@ -12,7 +12,7 @@ from regatta_worker.protocol.channel import Message, Unsupported
 
 
 class Functions:
-    """Hands each case to the worker of its operator; each is made when it is first needed."""
+    """Passes each case to the worker of its kind; that of operators is created when needed."""
 
     def __init__(
         self,
@@ -53,12 +53,12 @@ class Functions:
         self._active.release()
 
     def __getattr__(self, name: str) -> Any:
-        """All else is the worker's that has the case."""
+        """Passes all other requests to the worker that has the case."""
         return getattr(self._active, name)
 
 
 def operator_worker(framework: str) -> Any:
-    """The class that serves declared operators on arrays of a framework."""
+    """Returns the class that serves declared operators on arrays of `framework`."""
     try:
         return importlib.import_module(
             f"regatta_worker.callables.operators.{framework}_operators"

@@ -29,14 +29,14 @@ DTYPES: Mapping[str, Any] = {
 }
 
 
-# The old array is for its memory alone, and would be left out as unused.
+# The old array is passed only for its memory; JAX would drop it as unused.
 @functools.partial(jax.jit, donate_argnums=0, keep_unused=True)
 def _rolled(given: jax.Array, source: jax.Array, rows: int) -> jax.Array:
     return jnp.roll(source, rows, axis=0 if source.ndim else None)
 
 
 class JaxOperators(Guarded, OperatorWorker, OnJax[OperatorCase]):
-    """A function is jitted. JAX arrays cannot be written into: new ones take their place."""
+    """Functions are jitted. JAX arrays are immutable, so new arrays replace the old ones."""
 
     DTYPES = DTYPES
 

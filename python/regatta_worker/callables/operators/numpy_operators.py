@@ -1,4 +1,4 @@
-"""Declared operators on NumPy arrays, on the host and by its clock."""
+"""Declared operators on NumPy arrays, run on the host and timed by its clock."""
 
 from __future__ import annotations
 

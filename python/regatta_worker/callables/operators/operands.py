@@ -1,4 +1,4 @@
-"""Inputs, scalars and outputs of a declared operator's call, as `prepare` names them."""
+"""Inputs, scalars and outputs of a declared operator's call, as in a `prepare` request."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from regatta_worker.protocol.channel import Failed
 Shape = tuple[int, ...]
 
 WHOLE = ("i8", "i32", "i64", "bool")
-"""The types of elements whose results are written as whole numbers."""
+"""Types of elements whose results are written as integers."""
 
 
 @dataclass(frozen=True)
 class InputTensor:
-    """An argument that is a tensor, and how it is drawn."""
+    """A tensor argument, and the draw of its contents."""
 
     name: str
     shape: Shape
@@ -30,9 +30,9 @@ class InputTensor:
     arguments: tuple[float, ...]
     role: str
     scale: InputTensor | None = None
-    """The input that multiplies its values: each of its numbers, a block of them."""
+    """The input that scales this one. Each of its elements multiplies a block of values."""
     scales: InputTensor | None = None
-    """The input that it scales, where it has the shared exponents of that one's blocks."""
+    """The input that this one scales, if this one holds the shared exponents of its blocks."""
 
     @staticmethod
     def from_wire(wire: Mapping[str, Any]) -> InputTensor:
@@ -49,7 +49,7 @@ class InputTensor:
         )
 
     def drawn(self, seed: int) -> np.ndarray:
-        """The contents in the set of a seed, rounded to its type: float32, int64 or bool."""
+        """Returns the contents in a seed's set, rounded to the type: float32, int64 or bool."""
         return draws.rounded(draws.values(self, seed), self.dtype)
 
 
@@ -61,26 +61,26 @@ class OutputTensor:
     shape: Shape
     dtype: str
     in_place: str | None
-    """The state that a call leaves it in, in place of returning it."""
+    """The state into which a call writes this result; None: the call returns it."""
 
     @property
     def written(self) -> tuple[str, str]:
-        """The ending of a file of such results, and the type of its numbers for NumPy."""
+        """The extension of a file of this result, and the NumPy type of its elements."""
         return ("i64", "<i8") if self.dtype in WHOLE else ("f32", "<f4")
 
 
 @dataclass(frozen=True)
 class Gradients:
-    """The gradients that are a call's results, or follow its outputs."""
+    """The gradients that a call computes, alone or after the outputs, by `direction`."""
 
     direction: str
     by: tuple[str, ...]
-    """The inputs that it is differentiated by, in the order of their gradients."""
+    """Inputs with respect to which it is differentiated, in the order of their gradients."""
     given: tuple[str, ...]
-    """The inputs that are gradients of the outputs, in their order: `dout` is that of `out`."""
+    """Inputs that are gradients of the outputs, in the outputs' order: `dout` is that of `out`."""
 
     def outputs(self, returned: Any) -> tuple[Any, ...]:
-        """The results of a forward call, in the order of the outputs."""
+        """Returns the results of a forward call as a tuple, in the order of the outputs."""
         if isinstance(returned, dict):
             return tuple(returned[name.removeprefix("d")] for name in self.given)
         return tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)
@@ -88,14 +88,14 @@ class Gradients:
 
 @dataclass(frozen=True)
 class Operands:
-    """The inputs of a call, by name, and its outputs."""
+    """The inputs, scalars, words and outputs of a call."""
 
     inputs: tuple[InputTensor, ...]
     scalars: Mapping[str, float]
     outputs: tuple[OutputTensor, ...]
     gradients: Gradients | None = None
     left_out: tuple[str, ...] = ()
-    """Inputs that this call goes without."""
+    """Optional inputs that this call omits."""
     words: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
@@ -122,7 +122,7 @@ class Operands:
         return frozenset(one.name for one in self.inputs if one.role == "state")
 
     def halves(self) -> tuple[Operands, Operands]:
-        """The forward call and that of the gradients; either may have no output."""
+        """Splits into the forward call and the call of gradients; either may lack outputs."""
         if self.gradients is None:
             return self, replace(self, outputs=())
         given, cut = self.gradients.given, len(self.outputs) - len(self.gradients.by)
@@ -132,13 +132,13 @@ class Operands:
 
     @property
     def returned(self) -> tuple[OutputTensor, ...]:
-        """Outputs that a call returns, in their order."""
+        """Outputs that a call returns, in order; the others are written into states."""
         return tuple(output for output in self.outputs if output.in_place is None)
 
     def results(self, where: str, returned: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The results of a call, by the outputs' names; those that it leaves in states, from there.
+        """Returns a call's results by output name. Those that it wrote into states come from there.
 
-        Raises Failed where it returned something else.
+        Raises Failed if the call returned anything else.
         """
         wanted = self.returned
         if isinstance(returned, dict):
@@ -177,12 +177,12 @@ class Operands:
 
 
 def on_host(values: np.ndarray) -> np.ndarray:
-    """A result as int64 where its elements are whole, else as float32."""
+    """Converts a result to int64 if its elements are integers or bool, or else to float32."""
     return values.astype(np.int64 if values.dtype.kind in "biu" else np.float32)
 
 
 def write(folder: str, output: OutputTensor, values: np.ndarray) -> None:
-    """Writes a result as little-endian float32 or int64 for the harness, which checks it."""
+    """Writes a result as little-endian float32 or int64, for the harness to check."""
     ending, kind = output.written
     flat = np.ascontiguousarray(values, dtype=kind)
     with open(Path(folder) / f"{output.name}.{ending}", "wb") as file:

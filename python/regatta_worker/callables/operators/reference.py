@@ -26,32 +26,32 @@ from regatta_worker.protocol.channel import Failed, Message, required
 from regatta_worker.serving import is_installed, module_files
 
 KEPT_BYTES = 1 << 30
-"""The most bytes of references' results that are kept."""
+"""Maximum total bytes of reference results that are kept."""
 
 ZERO = 1e-12
-"""A root mean square below which a result is zero: its own size is then compared."""
+"""Root mean square below which a result counts as zero; errors are then absolute."""
 
 ANOTHER = 1 << 32
-"""The distance of a redrawn input's seed from the others'."""
+"""Distance between the seeds with which an input is drawn again."""
 
 MAX_DRAWS = 32
-"""An input that these draws leave as it was has no other contents."""
+"""After this many equal draws, an input counts as having only one possible contents."""
 
 
 STEP = 1e-5
-"""The change of an input for finite differences, as a part of its size."""
+"""Change of an input for finite differences, relative to its root mean square."""
 
 
 _opened: list[list[str]] = []
-"""Files that were opened in each call of a reference that has not returned."""
+"""For each running call of a reference, the code files that were opened during it."""
 
 
 @functools.cache
 def _watch() -> None:
-    """Records files of code as they are opened, which no hook of Python takes back."""
+    """Records files of code when they are opened. Python cannot remove an audit hook."""
 
     def opened(event: str, arguments: tuple[Any, ...]) -> None:
-        # `import` has the file of a compiled module.
+        # For a compiled module, the event `import` has the file as its second argument.
         path = arguments[event == "import"] if event in ("open", "import") else None
         if _opened and isinstance(path, str) and path.endswith((".py", ".pyc", ".so")):
             _opened[-1].append(path)
@@ -60,7 +60,7 @@ def _watch() -> None:
 
 
 class Reference:
-    """Holds no case: each `compare` names its own operands."""
+    """Serves `compare` requests. It holds no case, as each request has its own operands."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -80,8 +80,8 @@ class Reference:
 
     @contextlib.contextmanager
     def _loads_nothing(self, where: str) -> Iterator[None]:
-        """Raises `Failed` where a call loads code that was not loaded when this was opened: the
-        harness compared those files with the ones of the code under test."""
+        """Raises `Failed` if a call loads code that was not loaded when the reference was opened.
+        The harness compared only the files loaded then with those of the code under test."""
         _opened.append([])
         try:
             yield
@@ -134,7 +134,7 @@ class Reference:
     def computed(
         self, operands: Operands, seed: int, changed: Mapping[str, Any] | None = None
     ) -> dict[str, np.ndarray]:
-        """The results in float64, with these arguments changed."""
+        """Returns the results in float64. `changed` has values that replace arguments."""
         changed, results = changed or {}, {}
         forward, gradients = operands.halves()
         for half, function in ((forward, self._function), (gradients, self._gradients)):
@@ -143,7 +143,7 @@ class Reference:
             if function is None:
                 name = f"{self._target.function}_gradients"
                 raise Failed(f"{self._target.code} has no function `{name}`")
-            # Copies, as a function may write into its inputs.
+            # Copied, because a function may write into its inputs.
             given: dict[str, Any] = {
                 one.name: np.array(changed[one.name])
                 if one.name in changed
@@ -166,7 +166,7 @@ class Reference:
                         f"{function.where} gives {name} as {value.dtype}: compute in float64, "
                         f"which its arguments are"
                     )
-                # Whole numbers may be larger than float64 has them exactly.
+                # Integers may be too large for float64 to represent exactly.
                 kind = np.int64 if value.dtype.kind in "biu" else np.float64
                 results[name] = np.array(value, dtype=kind)
                 if not np.isfinite(results[name]).all():
@@ -174,8 +174,8 @@ class Reference:
         return results
 
     def differences(self, operands: Operands, seed: int) -> dict[str, Message]:
-        """The distance of each gradient from finite differences of the outputs, along a random
-        change of its input."""
+        """Returns the distance of each gradient from finite differences of the outputs, along a
+        random change of its input."""
         if operands.gradients is None:
             return {}
         exact, (forward, _) = self.computed(operands, seed), operands.halves()
@@ -199,8 +199,8 @@ class Reference:
         return distances
 
     def sensitivity(self, operands: Operands, seed: int) -> dict[str, Message]:
-        """The changes of the results when each input is drawn again and each scalar is doubled, or
-        halved."""
+        """Returns the changes of the results if one input is drawn again, or one scalar is doubled
+        or halved."""
         before = self.computed(operands, seed)
         moved: dict[str, dict[str, np.ndarray]] = {}
         for one in operands.inputs:
@@ -210,8 +210,8 @@ class Reference:
             try:
                 moved[name] = self.computed(operands, seed, changed={name: 2 * value})
             except Failed as error:
-                # A number of columns or of groups, by which shapes follow; or a part of one, such
-                # as a rate of decay, of which the reference is not defined above 1.
+                # An integer may be a number of columns or groups that decides shapes. A fraction,
+                # such as a rate of decay, may be undefined above 1.
                 if isinstance(value, float) and 0.5 <= value < 1:
                     moved[name] = self.computed(operands, seed, changed={name: value / 2})
                 elif not isinstance(value, int):
@@ -230,7 +230,7 @@ class Reference:
         }
 
     def release(self) -> None:
-        """Nothing is prepared."""
+        """Does nothing, as there is never a prepared case."""
 
     def prepare(self, request: Message) -> Message:
         raise Failed("this process serves a reference, and runs no code under test")
@@ -242,9 +242,9 @@ class Reference:
 
 
 def drawn_again(one: Any, seed: int) -> np.ndarray | None:
-    """Other contents of an input; None where each draw is the same: a constant, one length.
+    """Returns other contents of an input; None if all draws are equal: a constant, one length.
 
-    Two lengths are in the same order in every second draw.
+    Several draws may be needed: two lengths have the same order in every second draw.
     """
     first = one.drawn(seed)
     draws = (one.drawn(seed + number * ANOTHER) for number in range(1, MAX_DRAWS + 1))
@@ -256,7 +256,7 @@ def widened(values: np.ndarray) -> np.ndarray:
 
 
 def difference(result: np.ndarray, exact: np.ndarray) -> Message:
-    """As `TensorError` of the protocol has it."""
+    """Returns the error of a result in the form of the protocol's `TensorError`."""
     whole = result.dtype == exact.dtype == np.int64
     apart = (result - exact if whole else result.astype(np.float64) - exact).astype(np.float64)
     exact = exact.astype(np.float64)

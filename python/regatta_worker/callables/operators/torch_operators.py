@@ -1,4 +1,4 @@
-"""Declared operators on torch tensors, on a GPU where torch sees one."""
+"""Declared operators on torch tensors, on a GPU if torch sees one."""
 
 from __future__ import annotations
 
@@ -85,11 +85,11 @@ class TorchOperators(Guarded, OperatorWorker, TimedOnTorch[OperatorCase]):
             case.bound = both
             return
         case.bound, case.earlier_stream = gradient, True
-        # A graph for each contents.
+        # Forward builds a new graph for each contents.
         case.arranged = lambda: list(gradients.outputs(forward(*arranged())))
 
     def called_first(self, case: OperatorCase) -> tuple[Any, Message]:
-        # NaN where the function is about to allocate its results.
+        # Fills memory with NaN that the function is likely to allocate for its results.
         for output in case.operands.returned:
             if output.dtype not in WHOLE:
                 self.poison([output.shape], DTYPES[output.dtype])
