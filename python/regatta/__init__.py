@@ -1,4 +1,4 @@
-"""regatta from Python: functions and suites measured, results as rows, and a pytest fixture.
+"""regatta from Python: measures functions and suites, gives results as rows, gates in pytest.
 
     import regatta
 
@@ -42,7 +42,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Unsupported(NotImplementedError):
-    """Raised by a function for a case that it does not support; the case does not fail."""
+    """A function raises this for a case that it does not support. The case is then skipped."""
 
 
 def variant(
@@ -53,10 +53,10 @@ def variant(
     tf32: bool | None = None,
     stores_scores: bool | None = None,
 ) -> Callable[[Function], Function]:
-    """Says of a function what its signature cannot; what is left out is as without this.
+    """Declares facts of a function that its signature cannot express; all are optional.
 
-    `dtypes` are of `f32`, `f16` and `bf16`, `directions` of `forward`, `backward` and `both`;
-    `tf32`: float32 products are rounded to TF32; `stores_scores`: it keeps all scores.
+    `dtypes` are from `f32`, `f16` and `bf16`, `directions` from `forward`, `backward` and `both`.
+    `tf32`: it rounds float32 products to TF32. `stores_scores`: it stores all scores.
     """
     declared = {
         "summary": summary,

@@ -1,4 +1,4 @@
-"""`python -m regatta`: the program, with the same arguments."""
+"""`python -m regatta` runs the program with the same arguments."""
 
 import os
 import sys

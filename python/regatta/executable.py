@@ -1,4 +1,4 @@
-"""The place of the program, and one call of it."""
+"""Finds the program `regatta` and runs it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 PASSED, WORSE, INCONCLUSIVE = 0, 1, 3
-"""The exit codes of a judged run; 2 means that the request was wrong."""
+"""Exit codes of a judged run. Exit code 2 means that the request was wrong."""
 
 
 class RegattaError(Exception):
-    """The program is not there, or says that command or suite is wrong: nothing was measured."""
+    """The program is missing, or reports a wrong command or suite: nothing was measured."""
 
 
 def program() -> Path:
-    """The program `regatta`: `REGATTA_PROGRAM`, that of this installation, or on the path.
+    """Returns the program `regatta`: `REGATTA_PROGRAM`, or from this installation or the path.
 
     Raises RegattaError if it is missing.
     """
@@ -46,11 +46,11 @@ def asked(
     *,
     progress: bool | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """One call, with environment variables beside those of this process. Workers run in this
-    Python, unless `REGATTA_PYTHON` names another. `progress` prints its standard error as it comes:
-    by default on a terminal.
+    """Runs the program with `words` as arguments, and `variables` added to the environment. Workers
+    use this Python, unless `REGATTA_PYTHON` names another. `progress` prints the standard error as
+    it arrives, by default if it goes to a terminal.
 
-    Raises RegattaError, in the program's words, where it says that it was asked wrongly.
+    Raises RegattaError, with the program's message, if the program reports a wrong request.
     """
     environment = {"REGATTA_PYTHON": sys.executable, **os.environ, **(variables or {})}
     shows = sys.stderr.isatty() if progress is None else progress

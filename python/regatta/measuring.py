@@ -1,4 +1,4 @@
-"""Functions and suites, measured: `bench`, `compare`, `run` and `gate`."""
+"""Measures functions and suites: `bench`, `compare`, `run` and `gate`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Problem = Mapping[str, Any]
 """A `[[sweep]]` of a suite: `{"seq": [1024, 4096], "head_dim": 64, "dtype": "bf16"}`."""
 
 WITHIN = "REGATTA_COMPARES"
-"""Set for workers, so that a script which measures when it is imported is refused."""
+"""Variable that is set for workers, so that a file which measures when imported is refused."""
 
 
 def bench(
@@ -29,13 +29,13 @@ def bench(
     progress: bool | None = None,
     **axes: Any,
 ) -> Result:
-    """Measures a function in several processes, and checks its results: `row.head` of each row has
+    """Measures a function in several processes, and checks its results. `row.head` of each row has
     the time, with its interval.
 
-    The problem is a mapping of axes, several of these, or keywords: `bench(flash, seq=1024,
-    head_dim=64)`. `words` are further arguments of `regatta run`.
+    `problem` is a mapping of axes or a list of these; keywords set axes too: `bench(flash,
+    seq=1024, head_dim=64)`. `words` are further arguments of `regatta run`.
 
-    Raises RegattaError where function or problem cannot be measured.
+    Raises RegattaError if the function or a problem cannot be measured.
     """
     if isinstance(problem, str):
         words, problem = (problem, *words), None
@@ -52,13 +52,13 @@ def compare(
     out: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
 ) -> Result:
-    """Measures two functions in turn on the same problems, and judges the second by the first.
+    """Measures two functions in turn on the same problems, and compares `head` with `base`.
 
-    Both lie in files, which the workers import: in a notebook, `%%writefile` makes one. `words` are
-    further arguments of `regatta compare`, `out` is a folder for the reports, `progress` prints how
-    far it is (by default on a terminal).
+    Both must be in files, which workers import; in a notebook, `%%writefile` creates one. `words`
+    are further arguments of `regatta compare`. `out` is a folder for the reports. `progress` prints
+    the progress (by default on a terminal).
 
-    Raises RegattaError where functions or problems cannot be measured.
+    Raises RegattaError if a function or a problem cannot be measured.
     """
     text = suite({"base": base, "head": head}, problem)
     sides = ["--base", f"base/{base.__name__}", "--head", f"head/{head.__name__}"]
@@ -71,9 +71,9 @@ def run(
     out: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
 ) -> Result:
-    """`regatta run SUITE`: a built-in suite, or a file whose name ends in `.toml`.
+    """Runs `regatta run SUITE`. The suite is built in, or a file whose name ends in `.toml`.
 
-    Raises RegattaError where the suite cannot be measured.
+    Raises RegattaError if the suite cannot be measured.
     """
     return measured(["run", path_of(suite), *words], out=out, progress=progress)
 
@@ -85,22 +85,22 @@ def gate(
     out: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
 ) -> Result:
-    """`regatta gate SUITE`, against the stored baseline or a version (`base="git:main"`).
+    """Runs `regatta gate SUITE` against the stored baseline or a version (`base="git:main"`).
 
-    Raises RegattaError where the suite cannot be measured.
+    Raises RegattaError if the suite cannot be measured.
     """
     more = [] if base is None else ["--base", base]
     return measured(["gate", path_of(suite), *more, *words], out=out, progress=progress)
 
 
 def path_of(suite: str | os.PathLike[str]) -> str:
-    """The suite as the program takes it: a file by its path, which has a folder."""
+    """Returns a suite in the program's form: a file needs a path with a folder."""
     name = os.fspath(suite)
     return f"./{name}" if name.endswith(".toml") and "/" not in name else name
 
 
 def suite(functions: Mapping[str, Callable[..., Any]], problem: Problem | Sequence[Problem]) -> str:
-    """The text of a suite: a worker a function, by its file, and a sweep a problem."""
+    """Returns the text of a suite with a worker for each function and a sweep for each problem."""
     code = {worker: _code(function) for worker, function in functions.items()}
     names = " and ".join(function.__name__ for function in functions.values())
     lines = [f"description = {_toml(names)}"]
@@ -138,8 +138,8 @@ def _of_functions(
 
 
 def _outputs_from_here(words: Sequence[str]) -> list[str]:
-    """The words, for a start in another folder: files of `--output FORMAT=PATH` are written where
-    the caller is."""
+    """Makes the paths of `--output FORMAT=PATH` in `words` absolute, because the program is started
+    in another folder."""
 
     def word(option: str, text: str) -> str:
         pattern = "()" if option in ("-o", "--output") else "(--output=|-o)"
@@ -150,7 +150,7 @@ def _outputs_from_here(words: Sequence[str]) -> list[str]:
 
 
 def _code(function: Callable[..., Any]) -> str:
-    """`FILE:NAME`, by which a worker imports the function."""
+    """Returns `FILE:NAME`, by which a worker imports the function."""
     try:
         file = Path(inspect.getsourcefile(inspect.unwrap(function)) or "").resolve()
     except TypeError:
@@ -165,7 +165,7 @@ def _code(function: Callable[..., Any]) -> str:
 
 
 def _toml(value: Any) -> str:
-    """A value as TOML has it: JSON's way, but for tables."""
+    """Formats a value as TOML, which differs from JSON only in tables."""
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{key} = {_toml(inner)}" for key, inner in value.items()) + " }"
     if isinstance(value, (list, tuple, range)):

@@ -1,9 +1,9 @@
-"""The fixture `regatta_gate`: a gate as a test.
+"""The fixture `regatta_gate`, which runs a gate as a test.
 
 def test_speed(regatta_gate):
     regatta_gate("speed.toml", base="git:main")
 
-`pytest --regatta-base git:v1.2` names the base of gates that name none.
+`pytest --regatta-base git:v1.2` sets the base of gates that do not name one.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 class Gate:
-    """The requests of a test to regatta. Paths are from the folder that pytest was started in."""
+    """Runs gates for a test. Paths are relative to the folder in which pytest was started."""
 
     def __init__(self, folder: Path, base: str | None = None) -> None:
         self._folder, self._base = folder, base
 
     def gate(self, suite: str, *words: str, base: str | None = None) -> str:
-        """`regatta gate SUITE`; fails the test where something is worse, or where that is
-        inconclusive, with the report. Gives the report where it passes.
+        """Runs `regatta gate SUITE`. Returns the report if the gate passes. Fails the test, with
+        the report, if something is worse or the gate is inconclusive.
 
-        `base` is a version (`git:main`) to measure in pairs with this one, in place of the
+        `base` is a version (`git:main`) to measure in pairs with this one, instead of using the
         baseline; `words` are further arguments. A `suite` that ends in `.toml` is a file; any
         other is built in.
         """
@@ -54,6 +54,6 @@ class Gate:
 
 @pytest.fixture
 def regatta_gate(request: pytest.FixtureRequest) -> Callable[..., str]:
-    """A gate of regatta's, which fails the test that asks for it."""
+    """A function that runs a gate of regatta, and fails the test unless the gate passes."""
     base = request.config.getoption("--regatta-base")
     return Gate(request.config.invocation_params.dir, base).gate

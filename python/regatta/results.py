@@ -1,4 +1,4 @@
-"""Answers of regatta: a row a case, the verdict, and the report."""
+"""Results of regatta: a row for each case, the verdict, and the report."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from typing import Any
 from regatta.executable import RegattaError, asked
 
 ERROR = 0.10
-"""Intervals miss with this probability at most."""
+"""Maximum probability that an interval misses the true value."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """The time of a case on one side, in nanoseconds; the device's on a GPU."""
+    """The time of a case on one side, in nanoseconds. On a GPU it is the device's time."""
 
     median_ns: float
     invocations_ns: tuple[float, ...]
@@ -31,8 +31,8 @@ class Timing:
 
     @property
     def interval_ns(self) -> tuple[float, float] | None:
-        """The exact 90 % interval of the median over invocations, by ranks; `None` of fewer than
-        five of them."""
+        """The exact 90 % interval of the median over invocations, by ranks; `None` if there are
+        fewer than five invocations."""
         values, number = sorted(self.invocations_ns), len(self.invocations_ns)
         outside = 2.0 ** (1 - number)
         if outside > ERROR:
@@ -46,16 +46,16 @@ class Timing:
 
 @dataclass(frozen=True)
 class Change:
-    """A metric of the head beside the base's."""
+    """A comparison of one metric between head and base."""
 
     word: str
     """`same`, `improved`, `regressed`, `inconclusive`."""
     base: float
     head: float
     ratio: float
-    """The rule's estimate of head over base, which may differ from that of the two medians."""
+    """The rule's estimate of head over base, which may differ from the ratio of the medians."""
     low: float | None
-    """The lower end of the ratio's 90 % interval; `None` by too few invocations."""
+    """The lower end of the ratio's 90 % interval; `None` if there were too few invocations."""
     high: float | None
     threshold: float
     """The smallest change that counts."""
@@ -66,7 +66,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Row:
-    """A case."""
+    """The result of one case."""
 
     case: str
     word: str
@@ -81,33 +81,33 @@ class Row:
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """An answer: printed it is regatta's own table, in a notebook its report."""
+    """A result of regatta. It prints as regatta's own table; a notebook shows the report."""
 
     text: str
     judgement: dict[str, Any]
-    """All of it, as `--json` prints it (docs/schemas/judgement.json)."""
+    """The complete result, as `--json` prints it (docs/schemas/judgement.json)."""
     page: Path
-    """The report, with every sample. Without `out` it is there as long as this object."""
+    """The report, with every sample. Without `out` it exists only as long as this object."""
     folder: Any = field(default=None, compare=False)
-    """The temporary folder that goes with this object."""
+    """The temporary folder of the report, which is deleted with this object."""
 
     @property
     def outcome(self) -> str:
-        """`passed`, `failed` where something is worse, or `inconclusive` where it may be."""
+        """`passed`, `failed` if something is worse, or `inconclusive` if something may be."""
         return str(self.judgement["verdict"]["outcome"])
 
     @property
     def reasons(self) -> list[str]:
-        """Why it did not pass, the gravest first."""
+        """The reasons why it did not pass, the most serious first."""
         return list(self.judgement["verdict"]["reasons"])
 
     @property
     def rows(self) -> list[Row]:
-        """A row a case."""
+        """The rows, one for each case."""
         return [_row(row) for row in self.judgement["rows"]]
 
     def to_pandas(self) -> Any:
-        """The rows as a `pandas.DataFrame`: a line a case, columns only of what some case has."""
+        """Returns the rows as a `pandas.DataFrame`, without columns that are empty in all rows."""
         import pandas
 
         lines = []
@@ -135,7 +135,7 @@ class Result:
         if not self.page.is_file():
             return f"<pre>{html.escape(self.text)}</pre>"
         report = html.escape(self.page.read_text(), quote=True)
-        # The sandbox lets its script draw, without access to the notebook.
+        # The sandbox lets the report's script draw, without access to the notebook.
         return (
             f'<iframe sandbox="allow-scripts" srcdoc="{report}" '
             f'style="width: 100%; height: 40em; border: 0"></iframe>'
@@ -143,12 +143,12 @@ class Result:
 
 
 def load(path: str | Path, *more: str | Path) -> Result:
-    """A stored run, gate or comparison (`reports/speed`), judged as when it was measured; or the
-    shards of a run.
+    """Loads a stored run, gate or comparison (`reports/speed`), or the shards of a run. It is
+    judged as when it was measured.
 
-    Raises RegattaError if nothing is there.
+    Raises RegattaError if nothing is stored there.
     """
-    # The JSON's name is all that stands in it.
+    # The folder contains only the JSON file.
     with tempfile.TemporaryDirectory(prefix="regatta-") as folder:
         judgement = Path(folder) / "judgement.json"
         paths = [str(one) for one in (path, *more)]
@@ -172,10 +172,10 @@ def measured(
     variables: dict[str, str] | None = None,
     suite: str | None = None,
 ) -> Result:
-    """One command that measures, and its answer. `suite` is the text of the suite that it names
-    as `./suite.toml`; it is started where that lies.
+    """Runs a command that measures, and returns its result. `suite` is the text of a suite that the
+    command names as `./suite.toml`; the command is then started in the folder of that file.
 
-    Raises RegattaError where nothing was judged.
+    Raises RegattaError if nothing was judged.
     """
     own = tempfile.TemporaryDirectory(prefix="regatta-")
     place = Path(own.name)
