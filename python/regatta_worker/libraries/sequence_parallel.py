@@ -1,10 +1,10 @@
 """Library `sequence_parallel`: projections whose rows are spread over several GPUs.
 
-What the harness talks to is this process, which has no device and makes no calls. It starts the
-ranks, each a worker of the protocol, hands each request on to all of them, and makes one answer
-of theirs: times are those of the slowest rank, errors those of the worst, probes and structure
-those of rank 0. A rank that dies or hangs, and the others that wait for it inside a collective for
-ever, are ended, and their case fails with a reason; the next case starts them again.
+The harness talks to this process, which has no device and makes no calls. It starts the ranks, each
+a worker of the protocol, forwards each request to all of them, and combines their replies into one:
+the times of the slowest rank, the errors of the worst, probes and structure of rank 0. If a rank
+dies or hangs, all ranks are ended, since the others would wait for it inside a collective for ever.
+The case then fails with a reason, and the next case starts new ranks.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class SequenceParallelWorker:
             self._ranks.append(WorkerProcess("--library", NAME, "--rank", str(rank)))
 
     def _group(self, ranks: int) -> Message:
-        """Has so many ranks up; what each needs to form a group with the others."""
+        """Starts `ranks` ranks, and returns what each needs to form a group with the others."""
         if self._folder and len(self._ranks) != ranks:
             # A process joins one group in its life: libraries keep state of it.
             self._end()

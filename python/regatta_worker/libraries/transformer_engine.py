@@ -1,10 +1,10 @@
 """Library `transformer_engine`: DotProductAttention by backend, and how it selects one.
 
 A call of DotProductAttention compares its AttentionParams with those of the call before,
-kept in one slot for all modules, and selects a backend again where they differ. With the
-parameter `layers` one call runs so many modules, as a model does; with `windows = alternate`
-every second of them has a sliding window, so that neighbours differ; and `fp8 = autocast` runs
-them in an fp8 region that leaves attention itself in 16 bits.
+kept in one slot for all modules, and selects a backend again if they differ. One call runs
+`layers` modules, a parameter, as a model does. With `windows = alternate` every second module has
+a sliding window, so that neighbours differ; `fp8 = autocast` runs them in an fp8 region that leaves
+attention itself in 16 bits.
 Backward alone is not timed: TransformerEngine empties its autograd nodes as it goes, so a graph
 can be differentiated once.
 """

@@ -1,1 +1,1 @@
-"""The common parts of libraries on torch, and calls of theirs that take a file of their own."""
+"""The common parts of libraries on torch, and those of their calls that need a file each."""

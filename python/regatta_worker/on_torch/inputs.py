@@ -17,7 +17,7 @@ Fill = Callable[[torch.Tensor, str, int], None]
 """Writes what input `name` has in the set of this seed into a tensor."""
 
 SHARE_OF_FREE = 4
-"""Sets may take one part in so many of the memory that is free."""
+"""Sets may take at most 1/`SHARE_OF_FREE` of the free memory."""
 
 STEP = 0.6180339887498949
 """By what part of a tensor its contents lie further on than a sample before: the golden
@@ -75,7 +75,7 @@ class TorchInputSets(InputSets):
         free_bytes: int | None = None,
         made: MadeTensors | None = None,
     ) -> None:
-        """`tensors` hold the set that is in place; `refresh` follows each change of theirs.
+        """`tensors` hold the current set; `refresh` is called after each change of them.
 
         Sets are made once, beside the tensors, where `made` has none of an earlier case, and
         copied in turn, all tensors at once, so that the making leaves no more in a cache than

@@ -48,17 +48,17 @@ from regatta_worker.protocol.refusals import absence, refusal
 Build = Callable[[TorchCase], Call]
 
 SHARE_OF_DEVICE = 8
-"""References may take one part in so many of a device's memory."""
+"""References may take at most 1/`SHARE_OF_DEVICE` of a device's memory."""
 
 SHARE_OF_SETS = 64
-"""Sets of inputs that are kept between cases may take one part in so many of it."""
+"""Input sets kept between cases may take at most 1/`SHARE_OF_SETS` of a device's memory."""
 
 IN_GRAPH = 16
 """Calls of a CUDA graph that is replayed for the harness's clock."""
 
 NEEDED = 10
-"""A case is taken to need so many times its inputs and results: three sets of them, what
-forward saves, what a comparison takes, and as much again for its workspace."""
+"""The memory that a case is assumed to need, as a multiple of its inputs and results: three sets of
+them, the tensors that forward saves, the memory of a comparison, and as much again as workspace."""
 
 
 def import_autograd() -> None:

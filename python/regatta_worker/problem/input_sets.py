@@ -43,7 +43,7 @@ def fresh(first: int | None = None) -> Iterator[int]:
 
 
 def in_turn(sets: int) -> Iterator[int]:
-    """Sets for the samples before the last, where so many are kept: all but `LAST`, over and over.
+    """Sets for the samples before the last if only `sets` are kept: all but `LAST`, in a cycle.
 
     No two in a row are alike, the last one included, so there are at least three.
     """

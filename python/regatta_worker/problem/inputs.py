@@ -105,8 +105,8 @@ class MemoryOrder:
     """Outermost first; none where other elements lie between them."""
 
     def before(self, index: Any, further: Any) -> Any:
-        """The elements that rotation of the memory put in the places of these, so many elements
-        further on; the same ones where it lies with others between."""
+        """The elements that a rotation of the memory by `further` elements moved to `index`, or
+        `index` itself if other elements lie between those of the tensor."""
         if not self.axes:
             return index
         natural = tuple(range(len(self.shape)))

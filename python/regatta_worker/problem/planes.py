@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from regatta_worker.problem.attention import Problem, Sequence
 
 SHARE = 8
-"""One plane in so many of the last timed call is checked, and at least two."""
+"""One in `SHARE` planes of the last timed call is checked, and at least two."""
 
 DRAW = random.SystemRandom()
 """Draws what is checked, after the call: no code under test can know it beforehand."""
@@ -95,9 +95,9 @@ def _of_keys(tensor: str) -> bool:
 
 
 def drawn(problem: Problem, wanted: int | None = None, length: int | None = None) -> Planes:
-    """So many planes at random, by default one in `SHARE`.
+    """`wanted` planes at random, by default one in `SHARE`.
 
-    `length`: of every sequence its first so many rows alone, both of queries and of keys.
+    With a `length`, only the first `length` rows of each sequence, of queries and of keys.
     """
     sequences = problem.sequences
     if length is not None:

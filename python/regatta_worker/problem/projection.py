@@ -86,8 +86,8 @@ def power_of_two(number: int) -> int:
 class Geometry:
     """Which rows a rank holds and computes, where lengths change and may be padded.
 
-    A call of `length` is one in which each rank's shard has so many rows. It is made on
-    `padded(length)` of them; the result's first `length` rows of each shard count.
+    In a call of `length`, each rank's shard has `length` rows. The call gets `padded(length)` rows,
+    and the first `length` rows of each shard's result count.
     """
 
     projection: Projection

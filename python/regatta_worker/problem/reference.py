@@ -159,7 +159,7 @@ def reference(arrays: Arrays, problem: Problem, inputs: dict[str, Any]) -> dict[
 
 
 SHARE_OF_HOST = 16
-"""References may take one part in so many of the host's memory."""
+"""References may take at most 1/`SHARE_OF_HOST` of the host's memory."""
 
 Kept = OrderedDict[Hashable, dict[str, Any]]
 
@@ -274,7 +274,7 @@ def differences(arrays: Arrays, *groups: Iterable[Pair]) -> list[dict[str, float
 
 
 def _difference(figures: list[tuple[float, float, float]], size: int) -> dict[str, float]:
-    """The difference of so many elements, from the figures of parts of them."""
+    """The difference over `size` elements, from the figures of their parts."""
     squares, norm, largest = 0.0, 0.0, 0.0
     for square, exact_square, worst_here in figures:
         squares, norm = squares + square, norm + exact_square

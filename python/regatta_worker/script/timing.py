@@ -25,7 +25,7 @@ SHORT_NS = 20_000
 """A call that takes less on the host is repeated in a sample, so that the clock's own time is
 small beside it."""
 LONG_NS = 50_000
-"""A sample of such calls takes about so long."""
+"""The approximate time of a sample of repeated calls."""
 STAYS = (
     "a benchmark makes its inputs itself: they are the same in each sample, and results are not "
     "poisoned between calls, so a function that keeps a result passes"
