@@ -25,7 +25,7 @@ from typing import Any
 from regatta_worker.census.functions import COMPREHENSIONS
 
 MOST_VALUES = 24
-"""Values that a name has at the most."""
+"""The most values in a name."""
 
 LONGEST = 40
 """Characters of a word that is a value; longer ones describe nothing."""
@@ -36,10 +36,10 @@ LARGEST = 1 << 40
 OF_A_PROCESS = re.compile(
     rf"(?i)[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-|^[0-9a-f]{{16,}}$|^{re.escape(tempfile.gettempdir())}/"
 )
-"""Words that are others in each process: a UUID, a token, a temporary file."""
+"""Words that differ between processes: a UUID, a token, a temporary file."""
 
 HERE = os.path.join(os.path.realpath(os.curdir), "")
-"""The folder that the worker was started in, which is another one in the base."""
+"""The folder in which the worker was started; the base has another one."""
 
 Value = int | str
 
@@ -49,7 +49,7 @@ class Place:
     """A call of a timer."""
 
     name: str
-    """The function that it stands in and the function that it times: `main.softmax`."""
+    """The enclosing function and the timed function: `main.softmax`."""
     values: dict[str, Value]
     """Arguments and loop variables around it, from the inside out."""
     where: str

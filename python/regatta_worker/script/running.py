@@ -52,7 +52,7 @@ READERS: tuple[Reader, ...] = (
 )
 
 EXIT = os._exit
-"""Ends this process; the script has another in its place."""
+"""Ends this process; the script runs in another one."""
 
 LONGEST_LIST = 10_000
 """Calls of a script that are cases."""
@@ -60,7 +60,7 @@ LONGEST_LIST = 10_000
 
 @dataclass(frozen=True)
 class Target:
-    """A script, as it is asked for."""
+    """A script as the request names it."""
 
     name: str
     """The name of its worker."""
@@ -73,7 +73,7 @@ class Target:
 
 
 class Script:
-    """A script while it runs, and the case that its last call is."""
+    """A running script, and the case of its last call."""
 
     def __init__(
         self,
@@ -88,11 +88,11 @@ class Script:
         self._session = open_session(self)
         self.hooks = Hooks(self.stop, lambda: self._seed(len(self.calls)))
         self._pending: bytes | None = None
-        """A request that the next call, or the script's end, answers."""
+        """A request that the next call or the end of the script will answer."""
         self.call: ScriptCase | None = None
-        """The call that the script is stopped in; None before the first and after the end."""
+        """The call at which the script has stopped; None before the first and after the end."""
         self._listing: Place | None = None
-        """The call that is made once, to list what it returns."""
+        """The call that runs once, to list what it returns."""
         self.calls: list[Message] = []
         """All calls so far, as `listed` has them."""
         self._seen: dict[Key, int] = {}
@@ -100,11 +100,11 @@ class Script:
         self.ended = ""
         """The end of the script, in words; empty while it runs."""
         self.raised = False
-        """It ended by an exception, or by `sys.exit` as what failed."""
+        """It ended by an exception, or by `sys.exit` with an error."""
         self.declares = False
-        """It calls no timer, and a reader reads the benchmarks that it declares."""
+        """It calls no timer; a reader finds the benchmarks that it declares."""
         self._numbers: Any = None
-        """numpy's `default_rng`, once it has a seed where none is given."""
+        """numpy's `default_rng`, once it uses our seed when none is given."""
 
     def run(self) -> None:
         """Runs the script, and answers requests until there are no more."""
@@ -132,7 +132,7 @@ class Script:
         self._serve()
 
     def _begin(self) -> None:
-        """The state that a script finds when Python starts it."""
+        """Sets up the state that Python gives a script when it starts one."""
         here, folder = os.getcwd(), os.path.dirname(self.path)
         sys.argv = [self.target.path, *self.target.arguments]
         # The project's own packages before those that are installed: of another revision too; what
@@ -177,8 +177,8 @@ class Script:
                 self.ended += f" (it printed: {line})"
 
     def _exited(self, status: int, frame: FrameType) -> None:
-        """Answers further requests where a script leaves without Python's own end, in which some
-        libraries hang. A call that leaves gives no answer."""
+        """Answers further requests if the script calls `os._exit`, as some do because libraries
+        hang in Python's normal exit. A call that exits gives no answer."""
         if self.call is None and self._listing is None:
             frame_of_user = next(places.users(frame), None)
             at = f":{frame_of_user.f_lineno}" if frame_of_user else ""
@@ -226,8 +226,8 @@ class Script:
                 print(f"{place.where}: {place} is left out: {error}")
 
     def _seed(self, number: int) -> None:
-        """Has both sides draw the same numbers until the next call, however often this one's
-        function was called."""
+        """Seeds the random generators: both sides draw the same numbers until the next call,
+        however often this call's function ran."""
         random.seed(number)
         if drawing := sys.modules.get("numpy.random"):
             with contextlib.suppress(Exception):
@@ -240,7 +240,7 @@ class Script:
     # A call of a timer.
 
     def stop(self, timed: Timed, frame: FrameType) -> list[float]:
-        """The times of a call in nanoseconds: those that the harness asked for, or a few."""
+        """The times of a call in nanoseconds: as many as the harness requests, or a few."""
         place = places.place(frame, timed.name, timed.given, self._returned)
         if timed.where:
             place = Place(place.name, place.values, timed.where)
@@ -295,7 +295,7 @@ class Script:
     # Requests.
 
     def _asked(self) -> tuple[str, Key | None]:
-        """The type of the request that waits, and the case that it is about."""
+        """The type of the pending request, and its case."""
         try:
             request = json.loads(self._pending or b"{}")
         except ValueError:
@@ -303,7 +303,7 @@ class Script:
         return str(request.get("type", "")), wanted(request)
 
     def _serve(self) -> None:
-        """Answers requests until one is about another call."""
+        """Answers requests until one names another call."""
         while True:
             if self._pending is None:
                 with self._own_descriptors():
@@ -322,7 +322,7 @@ class Script:
 
     @contextlib.contextmanager
     def _own_descriptors(self) -> Iterator[None]:
-        """Ends the process, in words, where the script closed what requests and replies go by."""
+        """Ends the process with a message if the script closed the channel to the harness."""
         try:
             yield
         except OSError as error:
@@ -343,7 +343,7 @@ class Script:
             self._replies.flush()
 
     def _leave(self) -> None:
-        """Ends the process: threads of the script's, or an interpreter with torch, take longer."""
+        """Ends the process at once: the script's threads and torch delay a normal exit."""
         sys.stdout.flush()
         sys.stderr.flush()
         EXIT(0)
@@ -351,7 +351,7 @@ class Script:
     # The message if the script stopped in no call.
 
     def no_timer(self) -> str:
-        """Why no call of a timer was seen."""
+        """The reason for which no call of a timer was seen."""
         if self.hooks.thread:
             return self.hooks.thread
         if self.raised:
@@ -370,7 +370,7 @@ class Script:
         )
 
     def not_reached(self, asked: Key | None) -> str:
-        """Why the call that is asked for was not stopped in."""
+        """The reason for which the script did not stop at the requested call."""
         name, values = asked or ("", frozenset())
         call = str(Place(name, dict(values), ""))
         if self.hooks.thread:
@@ -399,7 +399,7 @@ class Script:
 
 
 def _numbered(drawing: Any, known: Any, number: int) -> Any:
-    """Has `numpy.random.default_rng()` begin with a number of ours: the same in both sides."""
+    """Makes `numpy.random.default_rng()` use our seed, the same on both sides."""
     if known is None:
         original = drawing.default_rng
 
