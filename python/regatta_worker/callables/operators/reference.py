@@ -246,6 +246,8 @@ def drawn_again(one: Any, seed: int) -> np.ndarray | None:
 
     Several draws may be needed: two lengths have the same order in every second draw.
     """
+    if one.kind == "constant":
+        return None
     first = one.drawn(seed)
     draws = (one.drawn(seed + number * ANOTHER) for number in range(1, MAX_DRAWS + 1))
     return next((again for again in draws if not np.array_equal(again, first)), None)
